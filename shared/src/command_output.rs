@@ -19,7 +19,6 @@ pub const OUTPUT_CLOSED: u8 = 141;
 /// How long a failing service waits for standard error to accept its last message.
 const LAST_MESSAGE_TIME_MAX: Duration = Duration::from_secs(1);
 
-/// The reader of the output has closed it.
 #[derive(Debug, thiserror::Error)]
 #[error("the reader of the output has closed it")]
 struct OutputClosed;

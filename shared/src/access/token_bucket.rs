@@ -9,7 +9,6 @@ use crate::domain::partner::RequestRate;
 
 /// One request, in units of the bucket level.
 const REQUEST: u64 = 1_000_000_000;
-/// Nanoseconds per second.
 const SECOND_NS: u64 = 1_000_000_000;
 
 /// The token bucket of one partner.

@@ -16,7 +16,6 @@ pub const SIGNATURE_AGE_MAX: Duration = Duration::from_secs(3600);
 /// How much longer an entry is kept. It exceeds the clock difference between two processes: Azure rejects requests of a
 /// process whose clock is off by 15 minutes.
 const CLOCKS_DIFFER_MAX: Duration = Duration::from_secs(1800);
-/// Number of entries in one listing request.
 const LISTING_LEN: usize = 1000;
 /// Maximum number of entries that one sweep removes.
 pub const SWEPT_MAX: usize = 100_000;
@@ -90,7 +89,6 @@ mod tests {
     use crate::adapters::memory::world::TestWorld;
     use crate::ports::world::World as _;
 
-    /// The number of entries.
     async fn entries(store: &Store) -> usize {
         store.records.list(Collection::UsedSignatures, "", None, 10_000).await.unwrap().len()
     }

@@ -65,7 +65,6 @@ impl Batches {
         self.send(messages::post_queue(chunk, self.queue_count), named).await
     }
 
-    /// Completes the batch if all of its chunks are counted.
     pub(super) async fn complete_if_counted(&self, batch: &Batch) -> Result<(), BatchFault> {
         let Phase::Posting { manifest, progress, .. } = &batch.phase else { return Ok(()) };
         if usize::try_from(manifest.chunks) != Ok(progress.outcomes.len()) {

@@ -94,12 +94,10 @@ pub fn decode<T: Stored>(body: &[u8]) -> Result<Vec<T>, Undecodable> {
     Ok(values)
 }
 
-/// Appends a row.
 pub(super) fn push(row: &impl Serialize, raw: &mut Vec<u8>) {
     *raw = postcard::to_extend(row, std::mem::take(raw)).expect("texts and numbers can always be written");
 }
 
-/// Decodes the first row, and advances `raw` past it.
 pub(super) fn take<T: DeserializeOwned>(raw: &mut &[u8]) -> Result<T, Undecodable> {
     let (row, rest) = postcard::take_from_bytes(raw).map_err(|error| Undecodable::Form(Box::new(error)))?;
     *raw = rest;

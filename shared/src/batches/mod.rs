@@ -61,7 +61,6 @@ use crate::posting::batch::ItemPoster;
 const MANIFESTS_MAX: NonZeroUsize = NonZeroUsize::new(16).expect("not zero");
 /// Number of bodies of a batch that are stored, read or removed concurrently.
 pub(crate) const BLOBS_AT_ONCE: usize = 8;
-/// Maximum number of chunks in a message.
 const CHUNKS_PER_MESSAGE_MAX: usize = 8;
 /// Number of ready chunks up to which each gets a separate message. More chunks share messages.
 const MESSAGES_MIN: usize = 256;

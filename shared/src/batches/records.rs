@@ -219,7 +219,6 @@ impl TallyRow {
     }
 }
 
-/// Encodes totals, by status code.
 pub(super) fn totals_rows(totals: &Totals) -> BTreeMap<String, TallyRow> {
     totals.iter().map(|(status, tally)| (status.code().to_owned(), TallyRow::of(tally))).collect()
 }
@@ -233,12 +232,10 @@ pub(super) fn totals_of(rows: &BTreeMap<String, TallyRow>) -> Option<Totals> {
     Some(totals)
 }
 
-/// Encodes operation counts, by category.
 pub(super) fn operations_row(operations: &OperationCounts) -> BTreeMap<String, u64> {
     operations.iter().map(|(category, count)| (category.to_owned(), count)).collect()
 }
 
-/// Decodes operation counts.
 pub(super) fn operations_of(row: &BTreeMap<String, u64>) -> OperationCounts {
     let mut operations = OperationCounts::default();
     row.iter().for_each(|(category, count)| operations.add(category, *count));

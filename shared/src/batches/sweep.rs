@@ -9,7 +9,6 @@ use crate::domain::batch::{Batch, BatchKey};
 use crate::messaging::sweep::{AGE_MIN, Swept};
 use crate::ports::fault::StoreFault;
 
-/// Number of payloads in one listing request.
 const LISTING_LEN: usize = 500;
 
 impl Batches {

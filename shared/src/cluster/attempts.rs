@@ -43,7 +43,6 @@ struct Row {
 }
 
 impl Row {
-    /// Returns the registry entry of the process.
     fn entry<'r>(&self, registered: &'r [RegisteredProcess]) -> Option<&'r RegisteredProcess> {
         registered.iter().find(|entry| entry.id.as_uuid() == self.process)
     }

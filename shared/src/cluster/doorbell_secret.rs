@@ -18,14 +18,11 @@ use crate::ports::world::{World, WorldExt as _};
 
 /// Minimum length of a secret, in characters.
 pub const RING_SECRET_CHARS_MIN: usize = 16;
-/// Maximum number of valid secrets.
 const SECRETS_MAX: usize = 2;
 /// The name of the value in the store.
 pub(crate) const SECRET_VALUE: &str = "ring-secret";
 
-/// Label for deriving fingerprints.
 const FINGERPRINT_LABEL: &[u8] = b"postonce fingerprint of a secret, version 1";
-/// Length of a fingerprint in bytes.
 const FINGERPRINT_BYTES: usize = 8;
 /// Label for deriving the seal key (HKDF-Expand of RFC 5869, one block). With a separate key, a message seal is never
 /// valid as another code made with the secret, and vice versa.

@@ -23,7 +23,6 @@ struct State {
     entry: Entry,
     /// Number of attempts that this process survived without being able to update their messages.
     survivals: u64,
-    /// Whether an attempt is in progress.
     is_attempting: bool,
 }
 

@@ -33,7 +33,6 @@ impl AzureTerms {
         IdentityTerms { kind: self.azure_identity, client_id: self.azure_client_id.clone() }
     }
 
-    /// Checks that the settings are consistent with the store.
     pub(super) fn check(&self, storage: &StorageConfig) -> Vec<InvalidSetting> {
         let mut invalid = Vec::new();
         let mut refuse = |setting, allowed| invalid.push(InvalidSetting::new(setting, OTHERS, allowed));

@@ -22,7 +22,6 @@ pub struct ConsoleTerms {
 }
 
 impl Default for ConsoleTerms {
-    /// Returns the default settings.
     fn default() -> Self {
         defaults()
     }

@@ -22,7 +22,6 @@ const OTHER_VARIABLES: [&str; 6] = [
     "POSTONCE_URL",
 ];
 
-/// Suffix of the variables that name files.
 const FILE_SUFFIX: &str = "_FILE";
 
 /// Prefix of variables that only tests use.
@@ -42,7 +41,6 @@ impl Environment {
         std::env::vars_os().map(|(name, value)| (text(name), text(value))).collect()
     }
 
-    /// Returns the path in a variable whose name ends with `_FILE`.
     pub(super) fn file(&self, variable: &str) -> Option<&Path> {
         self.files.get(variable).map(PathBuf::as_path)
     }

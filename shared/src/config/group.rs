@@ -23,12 +23,10 @@ impl InvalidSetting {
     }
 }
 
-/// Returns the command line of a group, without environment variables.
 pub(super) fn command<T: Args>() -> Command {
     T::augment_args(Command::new("settings").no_binary_name(true).disable_help_flag(true))
 }
 
-/// Returns a group with its default values.
 pub(super) fn defaults<T: Args>() -> T {
     let matches = command::<T>().try_get_matches_from::<_, String>([]);
     let settings = matches.and_then(|matches| T::from_arg_matches(&matches));

@@ -79,7 +79,6 @@ impl HttpLimits {
 }
 
 impl Default for HttpLimits {
-    /// Returns the default limits.
     fn default() -> Self {
         defaults()
     }

@@ -31,7 +31,6 @@ impl Origin {
         }
     }
 
-    /// Returns the origin in words, for error messages.
     pub(super) const fn words(&self) -> &'static str {
         match self {
             Self::Default => "by default",

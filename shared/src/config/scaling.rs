@@ -42,7 +42,6 @@ pub(super) struct ScalingSettings {
 }
 
 impl ScalingSettings {
-    /// Combines the settings into the scaling policy.
     pub(super) fn policy(self) -> Result<ScalingPolicy, Vec<InvalidSetting>> {
         let Self { workers_min, workers_max, .. } = self;
         let mut invalid = Vec::new();
@@ -84,7 +83,6 @@ impl ScalingSettings {
 }
 
 impl Default for ScalingPolicy {
-    /// Returns the default policy.
     fn default() -> Self {
         let policy = defaults::<ScalingSettings>().policy();
         policy.unwrap_or_else(|_| panic!("the defaults are a valid combination"))

@@ -13,7 +13,7 @@ use super::settings::variable_of;
 use crate::files::read_regular;
 use crate::text::without_mark_of_file;
 
-/// Maximum size of a file with a secret, in bytes.
+/// Maximum size of a secret file, in bytes.
 const FILE_BYTES_MAX: u64 = 64 << 10;
 
 /// A secret file that was read.
@@ -36,7 +36,6 @@ impl SecretFiles {
     }
 }
 
-/// Returns the variable that names the secret file of a setting.
 pub(super) fn file_variable_of(setting: &str) -> String {
     format!("{}_FILE", variable_of(setting))
 }

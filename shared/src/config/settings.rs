@@ -61,7 +61,6 @@ impl From<PriceSettings> for Prices {
     }
 }
 
-/// The setting that names the store.
 pub(super) const STORAGE: &str = "storage";
 /// The flag that prints all settings.
 const HELP_SETTINGS: &str = "help-settings";

@@ -32,7 +32,6 @@ pub struct PublicAddress {
 }
 
 impl Default for SignatureTerms {
-    /// Returns the default rules.
     fn default() -> Self {
         defaults()
     }

@@ -55,7 +55,6 @@ enum ClientCertificates {
 const SETTINGS: &[&str] = &["tls-certificate", "tls-key", "tls-client-ca", "tls-client-certificates"];
 
 impl TlsSettings {
-    /// Combines the settings into a TLS configuration; `None` for plain HTTP.
     pub(super) fn config(self) -> Result<Option<TlsConfig>, InvalidSetting> {
         let needs_tls = "needs TLS: set tls-certificate and tls-key as well";
         let required = self.tls_client_certificates == ClientCertificates::Required;

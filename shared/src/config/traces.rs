@@ -30,7 +30,6 @@ pub struct TraceTerms {
 }
 
 impl TraceTerms {
-    /// Checks that the settings are consistent.
     pub(super) fn check(&self) -> Result<(), InvalidSetting> {
         let endpoint = self.otlp_endpoint.as_ref();
         if self.otlp_ca.is_some() && !endpoint.is_some_and(Endpoint::is_secure) {

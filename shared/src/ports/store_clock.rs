@@ -10,7 +10,6 @@ use crate::domain::time::Timestamp;
 
 /// Certain skew above which a warning is due.
 const WARNING_SKEW_MS: i64 = 1_000;
-/// Minimum time between two warnings.
 const WARNING_INTERVAL: Duration = Duration::from_secs(600);
 /// Responses contain the time of the store in whole seconds, rounded down.
 const RESOLUTION_MS: i64 = 1_000;

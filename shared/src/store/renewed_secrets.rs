@@ -19,7 +19,6 @@ use crate::oversight::anchors::RenewableKey;
 use crate::ports::fault::chain;
 use crate::ports::world::World;
 
-/// Interval between two checks.
 const CHECK_INTERVAL: Duration = Duration::from_secs(2);
 /// Number of consecutive read failures after which a warning is logged. A single failure can occur while the file is
 /// replaced.
@@ -92,7 +91,6 @@ pub(super) fn keep_renewed(
     world.spawn(watching.boxed());
 }
 
-/// A watched secret file.
 struct Watched {
     setting: &'static str,
     /// Its digest is the digest of the content that was last tried.

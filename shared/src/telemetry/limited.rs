@@ -23,7 +23,6 @@ use crate::ports::world::World;
 
 /// Maximum number of lines per call site and period. The last one notes that further lines are only counted.
 const LINES_MAX: u32 = 10;
-/// The period of the limit.
 const PERIOD: Duration = Duration::from_secs(60);
 
 /// Writes at most ten warnings or errors per minute and call site. All other lines, the audit trail, and lines about
@@ -35,7 +34,6 @@ pub(super) struct Limited {
     places: Mutex<HashMap<Identifier, Period>>,
 }
 
-/// The lines of a call site in a period.
 #[derive(Debug)]
 struct Period {
     /// Uptime of the process at the start of the period.
@@ -44,7 +42,6 @@ struct Period {
     not_written: u64,
 }
 
-/// What to do with a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     Write,

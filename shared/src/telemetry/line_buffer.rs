@@ -47,9 +47,7 @@ fn count_lost(lines: u64) {
 /// How lines are written to an output.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Batching {
-    /// How long lines are collected before they are written.
     collecting: Duration,
-    /// Maximum number of bytes per write.
     piece_bytes_max: usize,
 }
 
@@ -63,20 +61,17 @@ impl Batching {
     pub(super) const AT_ONCE: Self = Self { collecting: Duration::ZERO, ..Self::LARGE };
 }
 
-/// Lines that wait to be written.
 #[derive(Debug, Default)]
 struct Waiting {
     lines: Vec<u8>,
     /// Number of lines that did not fit and were not reported yet.
     lost: u64,
     thread: Thread,
-    /// Whether the process ends. The thread then writes the last lines.
+    /// The process ends, so the thread writes the last lines.
     is_ending: bool,
-    /// Whether the thread has ended.
     has_ended: bool,
 }
 
-/// The state of the thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Thread {
     /// Running. It checks for lines before it waits.
@@ -113,7 +108,6 @@ impl LineBuffer {
         Ok(buffer)
     }
 
-    /// Adds a line. Never waits for the output.
     fn add(&self, line: &[u8], kind: Kind) {
         let room = match kind {
             Kind::Report => BYTES_MAX.saturating_add(RESERVED_BYTES),
@@ -137,7 +131,6 @@ impl LineBuffer {
         }
     }
 
-    /// Writes lines until the process ends.
     fn write_to(&self, output: &mut Output<impl Write>) {
         let mut lines = Vec::new();
         // Lines that no report has covered.
@@ -253,7 +246,6 @@ impl<W: Write> Output<W> {
     }
 }
 
-/// The kind of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Plain,

@@ -12,7 +12,6 @@ use crate::domain::origin::{Origin, TraceParent};
 use crate::ports::spans::{AttributeValue, Span, SpanCounts, SpanKind, Spans};
 use crate::ports::world::World;
 
-/// The error of an operation that was dropped before its end.
 const CANCELLED: &str = "cancelled";
 
 /// Traces the operations of a process.
@@ -190,7 +189,6 @@ mod tests {
         }
     }
 
-    /// Creates a tracer that records all sampled traces.
     fn tracer() -> (Tracer, Arc<Recorded>) {
         tracer_of("1")
     }

@@ -50,7 +50,7 @@ pub enum GateState {
     /// Listeners may not receive until the gate is released by an operator, or at the scheduled time by the first
     /// process that notices it and whose clock agrees with the store ([`RELEASE_SKEW_MAX`]).
     Held {
-        /// The time of the scheduled release.
+        /// The time of the scheduled release, if there is one.
         release_at: Option<Timestamp>,
     },
 }
@@ -259,7 +259,6 @@ fn state_after(current: Option<GateValue>, wanted: GateState) -> Option<GateStat
     (current.unwrap_or(GateRecord::UNSET.value).state != wanted).then_some(wanted)
 }
 
-/// Encodes the gate as a stored value.
 pub(crate) fn encode(gate: &GateRecord) -> String {
     let GateRecord { value: GateValue { epoch, state }, since, by, reason } = gate.clone();
     let (state, release_at) = match state {
@@ -271,7 +270,6 @@ pub(crate) fn encode(gate: &GateRecord) -> String {
     serde_json::to_string(&row).expect("numbers and texts can always be written as JSON")
 }
 
-/// Decodes a stored value.
 pub(crate) fn decode(value: &str) -> Result<GateRecord, StoreFault> {
     let doing = "reading the gate";
     let row: Row =

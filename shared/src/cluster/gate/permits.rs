@@ -26,7 +26,6 @@ pub struct GatePermits {
     world: Arc<dyn World>,
     /// `None` until it is read, and while it cannot be decoded. The gate then counts as held.
     known: watch::Sender<Option<GateValue>>,
-    /// The time of the last change of the known value.
     since: Mutex<Option<Timestamp>>,
     /// How often the value was forgotten. Reads that began before the last time are not applied.
     forgotten: AtomicU64,

@@ -118,7 +118,6 @@ async fn read(path: PathBuf) -> io::Result<Option<Vec<u8>>> {
     spawn_blocking(read).await.map_err(io::Error::other)?
 }
 
-/// A file that appears under its name when it is complete.
 struct AnchorFile {
     path: PathBuf,
     file: NewFile,

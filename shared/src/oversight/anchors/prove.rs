@@ -70,7 +70,6 @@ pub async fn prove(
     Ok(InclusionProof::new(transaction, &pages, &place, anchor.signed)?)
 }
 
-/// Returns the version of the account after the decision.
 async fn version(store: &Store, key: &TransactionKey, outcome: &Outcome) -> Result<u64, NotProven> {
     match outcome {
         Outcome::Rejected { version, .. } => version.ok_or(NotProven::NoAccount),

@@ -268,10 +268,8 @@ impl AnchorSigner {
     }
 }
 
-/// Result of reading a list.
 struct Compared {
     leaves: LeavesStatement,
-    /// The contradictions with the earlier anchor, and their number.
     contradictions: (Vec<Contradiction>, u64),
     not_compared: Option<String>,
 }
@@ -308,7 +306,6 @@ impl Comparison {
         Ok(!self.waiting.is_empty())
     }
 
-    /// Compares the next leaf.
     async fn add(&mut self, leaf: &Leaf) -> Result<(), StoreFault> {
         while self.fill().await? {
             let Some(earlier) = self.waiting.pop_front_if(|earlier| earlier.account <= leaf.account) else {

@@ -44,12 +44,10 @@ struct Body {
     hash: String,
 }
 
-/// Returns the record id of a row.
 pub(super) fn id(sequence: u64) -> String {
     format!("{:020}", u64::MAX.saturating_sub(sequence))
 }
 
-/// Returns the sequence that a record id encodes.
 pub(super) fn sequence(text: &str) -> Result<u64, UnreadableRow> {
     let number = text.parse().ok().map(|number: u64| u64::MAX.saturating_sub(number));
     let sequence = number.filter(|sequence| *sequence > 0 && id(*sequence) == text);
@@ -85,12 +83,10 @@ pub(super) fn decode(sequence: u64, text: &str) -> Result<AuditRow, UnreadableRo
     Ok(AuditRow { sequence, done, previous_hash, hash })
 }
 
-/// Encodes the sequence and the hash of a row.
 pub(super) fn encode_head((sequence, hash): (u64, PageHash)) -> String {
     format!("1 {sequence} {hash}")
 }
 
-/// Parses the output of [`encode_head`].
 pub(super) fn decode_head(text: &str) -> Result<(u64, PageHash), UnreadableRow> {
     let parts: Option<[&str; 3]> = text.split(' ').collect::<Vec<_>>().try_into().ok();
     let head = parts.filter(|[version, ..]| *version == "1").and_then(|[_, sequence, hash]| {

@@ -20,7 +20,6 @@ struct Link {
     hash: PageHash,
 }
 
-/// The end of a journal.
 #[derive(Debug, Clone, Copy, Default)]
 struct End {
     version: u64,
@@ -45,7 +44,6 @@ impl End {
     }
 }
 
-/// An account that is being copied.
 #[derive(Debug)]
 pub(super) struct AccountCopy {
     /// The account row, if it is among the rows that are read.
@@ -117,7 +115,6 @@ impl AccountCopy {
         std::mem::replace(&mut self.rows, none)
     }
 
-    /// Returns the number of pages and transactions.
     pub(super) const fn counts(&self) -> (u64, u64) {
         self.counted
     }

@@ -10,7 +10,6 @@ use crate::oversight::anchors::{AnchorLog, LISTS_KEPT, LeafLists, ListFault};
 use crate::ports::fault::StoreFault;
 use crate::ports::records::Collection;
 
-/// Number of anchors per read.
 const ANCHORS_LIMIT: usize = 1000;
 
 impl Copier<'_> {

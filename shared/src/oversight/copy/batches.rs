@@ -19,7 +19,6 @@ use crate::ports::records::{Collection, Record};
 
 /// Number of records per read. A record can have 720 KB.
 const RECORDS_LIMIT: usize = 50;
-/// Number of payload names per read.
 const NAMES_LIMIT: usize = 5000;
 /// Maximum number of times that the bodies are copied because batches changed meanwhile.
 const ROUNDS_MAX: u32 = 5;

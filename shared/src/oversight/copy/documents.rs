@@ -16,9 +16,7 @@ use crate::ports::sync_store::Swapped;
 
 /// Number of records per read. A record can have 720 KB.
 const RECORDS_LIMIT: usize = 50;
-/// Number of small records per read.
 const SMALL_RECORDS_LIMIT: usize = 1000;
-/// Number of dead letters per read.
 const LETTERS_LIMIT: usize = 50;
 /// Maximum number of attempts to replace a record. They suffice, because nothing else writes to the target.
 const ATTEMPTS_MAX: u32 = 5;
@@ -74,7 +72,6 @@ impl Copier<'_> {
         Ok(())
     }
 
-    /// Makes a collection of the target equal to the source.
     async fn mirror(&self, collection: Collection, limit: usize) -> Result<(), StoreFault> {
         let (mut ids, mut after) = (BTreeSet::new(), None::<String>);
         loop {

@@ -21,9 +21,7 @@ use crate::ports::import::AccountRows;
 use crate::ports::ledger::Listing;
 use crate::ports::world::WorldExt as _;
 
-/// Number of ranges copied concurrently.
 const RANGES_AT_ONCE: usize = 4;
-/// Number of rows per read.
 const ROWS_LIMIT: usize = 1000;
 /// Maximum number of accounts per import step if the operations of the target are limited.
 const METERED_ACCOUNTS_MAX: usize = 64;
@@ -31,7 +29,6 @@ const METERED_ACCOUNTS_MAX: usize = 64;
 const READS_PER_SAVE: u32 = 8;
 /// Maximum number of times that an account is read again because its pages do not lead to its head.
 const ACCOUNT_READS_MAX: u32 = 3;
-/// Delay before an account is read again.
 const ACCOUNT_PAUSE: Duration = Duration::from_millis(200);
 
 /// A range of users that is being copied.
@@ -44,7 +41,6 @@ struct RangeCopy<'a> {
     cursor: Option<String>,
     /// The current account, and the cursor of the read in which it began.
     current: Option<(AccountCopy, Option<String>)>,
-    /// Rows to import.
     rows: Vec<AccountRows>,
     reads: u32,
 }
@@ -174,7 +170,6 @@ impl Copier<'_> {
         Ok(())
     }
 
-    /// Reads all rows of one account.
     async fn read_account(&self, key: AccountKey) -> Result<AccountCopy, StoreFault> {
         let (archive, ledger) = (&self.source.archive, &self.source.ledger);
         let row = match self.step(|| ledger.account(key)).await {

@@ -56,7 +56,6 @@ pub use inventory::inventory;
 pub use progress::CopyState;
 pub use values::{COPIED_VALUES, PROGRESS, SKIPPED_VALUES};
 
-/// Maximum number of passes per run.
 const PASSES_MAX: u32 = 4;
 
 /// Progress of a copy.
@@ -280,7 +279,6 @@ impl<'a> Copier<'a> {
     }
 }
 
-/// Number of ranges of the copy that are audited concurrently.
 const AUDITED_AT_ONCE: std::num::NonZeroUsize = std::num::NonZeroUsize::new(4).expect("not zero");
 
 /// Collects the findings of an audit.

@@ -44,12 +44,10 @@ impl Pace {
         }
     }
 
-    /// Returns the number of operations since the start.
     pub(super) fn operations(&self) -> u64 {
         count(&self.operations).saturating_sub(self.before)
     }
 
-    /// Waits until the next operation may be sent.
     pub(super) async fn keep(&self) {
         let pause = {
             let (count, now) = (count(&self.operations), self.world.uptime());

@@ -47,7 +47,6 @@ pub struct ForeignProgress {
     pub expected: String,
 }
 
-/// The stored position.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Saved {
     pub(super) v: u32,
@@ -62,7 +61,6 @@ pub(super) struct Saved {
     pub(super) ranges: Vec<SavedRange>,
 }
 
-/// The position in a range of users.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct SavedRange {
     pub(super) cursor: Option<String>,

@@ -54,7 +54,6 @@ impl Copier<'_> {
         Ok(())
     }
 
-    /// Copies a value if the source has it.
     pub(super) async fn copy_value(&self, name: &str) -> Result<(), StoreFault> {
         match self.step(|| self.source.sync.get(name)).await? {
             Some(stored) => self.put_value(name, &stored.value).await,

@@ -30,12 +30,10 @@ const READS_MAX: u32 = 4;
 const WRITES_MAX: u32 = 4;
 /// Maximum number of steps for waiting postings at the end of a round.
 const LAST_STEPS_MAX: u32 = 500;
-/// Maximum number of waiting postings.
 const WAITING_MAX: usize = 50_000;
 /// Maximum number of index parts in memory.
 const PARTS_MAX: usize = 1000;
 
-/// A posting that the walk has read.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Posting {
     number: OrderNumber,
@@ -77,7 +75,6 @@ impl Comparison {
         self.is_complete && self.waiting.is_empty()
     }
 
-    /// Adds a transaction that the walk has read.
     pub(super) fn add(&mut self, stored: &StoredTransaction) {
         if let Some(Outcome::Posted { order_number, posted_at, .. }) = &stored.outcome {
             let (number, key, posted_at) = (*order_number, stored.submission.key.clone(), *posted_at);

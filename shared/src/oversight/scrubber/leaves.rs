@@ -117,7 +117,6 @@ impl Scrubber {
         interval.saturating_mul(u32::try_from(operations).unwrap_or(u32::MAX)).min(SAVE_INTERVAL)
     }
 
-    /// Writes the leaves before the place. Called before the state is saved.
     pub(super) async fn write_leaves_before_place(&self, claimed: &mut Claimed) -> Result<(), Interruption> {
         Ok(self.write_parts(claimed, 1).await?)
     }

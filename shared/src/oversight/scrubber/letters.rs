@@ -9,7 +9,6 @@ use crate::ports::Store;
 use crate::ports::fault::chain;
 use crate::ports::world::World;
 
-/// Minimum interval between two counts.
 const INTERVAL_MIN: Duration = Duration::from_secs(10 * 60);
 /// Minimum interval between two counts in reads of a round, so that counting takes a small part of the daily operations.
 const READS_PER_COUNT: u32 = 4;
@@ -17,7 +16,6 @@ const READS_PER_COUNT: u32 = 4;
 /// Counts the open dead letters from time to time.
 #[derive(Debug, Default)]
 pub(super) struct LetterCount {
-    /// Uptime of the last count.
     counted: Option<Duration>,
 }
 

@@ -64,12 +64,10 @@ const CLAIM_TIME: Duration = Duration::from_secs(2 * 3600);
 const SAVE_INTERVAL: Duration = Duration::from_secs(15 * 60);
 /// Interval at which a process checks whether the claim of another process has ended.
 const CLAIM_CHECK_INTERVAL: Duration = Duration::from_secs(30 * 60);
-/// Pause after a store fault.
 const FAULT_PAUSE: Duration = Duration::from_secs(60);
 /// Storage operations to enqueue a transaction again: mark, send, and reads of gate and queue.
 const OPERATIONS_PER_REPAIR: u64 = 4;
 
-/// Collects the findings of a step.
 #[derive(Default)]
 struct Found(Mutex<Vec<Finding>>);
 
@@ -92,7 +90,6 @@ struct Claimed {
     walk: Option<ActiveWalk>,
 }
 
-/// The walk of the round in progress.
 struct ActiveWalk {
     walk: Walk,
     salt: Nonce,
@@ -310,7 +307,6 @@ impl Scrubber {
         claimed.walk = Some(ActiveWalk { walk, salt, pass, accepted, collected, comparison });
     }
 
-    /// Reads the next rows of the round, and examines them.
     async fn continue_round(&self, claimed: &mut Claimed) -> Result<Duration, Interruption> {
         let Some(active) = &mut claimed.walk else { return Ok(Duration::ZERO) };
         let found = Found::default();

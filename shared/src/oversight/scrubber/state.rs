@@ -25,7 +25,6 @@ const FINDINGS_MAX: usize = 20;
 /// Maximum length of the text of a finding, in characters.
 const FINDING_CHARS_MAX: usize = 400;
 
-/// Why a step ended early.
 pub(super) enum Interruption {
     Fault(StoreFault),
     /// Another process wrote the state, so the claim is lost.
@@ -42,10 +41,8 @@ impl From<StoreFault> for Interruption {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct State {
     v: u32,
-    /// The process that scrubs.
     #[serde(skip_serializing_if = "Option::is_none")]
     claim: Option<Claim>,
-    /// The round in progress.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) round: Option<Round>,
     /// The last completed round.
@@ -115,7 +112,6 @@ pub(super) struct Recovery {
     pub(super) damaged: u64,
 }
 
-/// A finding with its time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct FoundRow {
     pub(super) at: i64,
@@ -160,7 +156,6 @@ impl Round {
         u16::try_from(position.saturating_mul(1000) >> 16).unwrap_or(1000)
     }
 
-    /// Returns the examination of accepted transactions so far.
     pub(super) fn examination(&self) -> Examination {
         let recovered =
             Recovered { examined: self.accepted, enqueued: self.enqueued, damaged: 0, until: None };

@@ -19,7 +19,6 @@ use crate::oversight::anchors::{AnchorLog, LeafLists, ListFault, StoredAnchor};
 use crate::oversight::audit::AuditTrail;
 use crate::ports::fault::{StoreFault, causes, chain};
 
-/// Number of anchors per request.
 const ANCHORS_LIMIT: usize = 1000;
 
 /// Copies of anchors, and the keys that are accepted as their signers.

@@ -41,7 +41,6 @@ pub(super) struct Window {
     unknown_more: u64,
 }
 
-/// A batch with a record.
 #[derive(Default)]
 struct Counted {
     /// The totals if the batch is completed, and whether they match its document.

@@ -18,12 +18,10 @@ const OVERDRAWN_MAX: usize = 20;
 /// Maximum number of gaps that are kept separately. Further gaps are merged.
 const GAPS_MAX: usize = 1000;
 
-/// The state of the audit after the pages read so far.
 pub(super) struct Chain {
     account: AccountKey,
     /// The currency of the account row, or of the first entry if the row cannot be read.
     currency: Option<Currency>,
-    /// The next expected sequence.
     next: u64,
     /// Version and hash of the previous page; `None` after damage.
     previous: Option<(u64, PageHash)>,
@@ -59,7 +57,6 @@ impl Chain {
         }
     }
 
-    /// Returns the last sequence read.
     pub(super) const fn last(&self) -> u64 {
         self.next.saturating_sub(1)
     }

@@ -93,7 +93,6 @@ impl Comparison {
         Self { account, salt, entries, transactions, differing_groups, kept: BTreeMap::new() }
     }
 
-    /// Adds a journal entry.
     pub(super) fn entry(&mut self, entry: &Entry, findings: &mut Findings) {
         self.entries.add(entry, self.salt);
         if !self.is_compared(entry.message) {

@@ -60,7 +60,6 @@ impl Decisions {
         self.later
     }
 
-    /// Audits the next page without entries.
     pub(super) fn decision_page(&mut self, stored: &StoredDecisionPage, findings: &mut Findings) {
         let finding = |kind| Finding::of(kind, Some(self.key));
         match (stored.version, &stored.page) {

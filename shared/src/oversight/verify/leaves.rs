@@ -67,7 +67,6 @@ impl AnchoredLeaves {
 pub(super) struct LeafCursor<'a> {
     leaves: &'a AnchoredLeaves,
     range: UserRange,
-    /// The next part.
     next: usize,
     waiting: VecDeque<Leaf>,
 }
@@ -122,7 +121,6 @@ impl Verifier<'_> {
         }
     }
 
-    /// Returns the leaf of one account.
     pub(super) async fn leaf_of(&self, account: AccountKey) -> Result<Option<Leaf>, StoreFault> {
         let Some(anchored) = &self.anchored else { return Ok(None) };
         let leaf = match anchored.find(account).await {

@@ -13,7 +13,6 @@ use crate::ports::dead_letters::DeadLetter;
 use crate::ports::fault::StoreFault;
 use crate::ports::ledger::Listing;
 
-/// Maximum number of letters per request.
 const LETTERS_LIMIT: usize = 50;
 /// Number of passes. A letter is written before its transactions are marked, and a replay removes the marks before it
 /// resolves the letter. A transaction that stays marked before and after every pass is therefore in no letter.

@@ -152,7 +152,6 @@ impl RetryingReader {
     }
 }
 
-/// State shared by all accounts of an audit.
 #[derive(Default)]
 struct Shared {
     totals: Totals,

@@ -15,7 +15,6 @@ use crate::domain::journal::Entry;
 
 /// Maximum number of repeated numbers whose positions are searched. Further ones are counted.
 const REPEATED_MAX: usize = 10_000;
-/// Maximum number of positions listed per number.
 const POSITIONS_MAX: usize = 10;
 
 /// All order numbers of the ledger, by counter.

@@ -19,12 +19,10 @@ use crate::ports::ledger::{Listing, StoredTransaction};
 
 /// Maximum number of journal pages per request. A page has up to 98 entries.
 const PAGES_LIMIT: usize = 100;
-/// Maximum number of transactions per request.
 const TRANSACTIONS_LIMIT: usize = 1000;
 /// Delays before the further passes, longer than a commit takes to become visible row by row.
 const PASS_DELAYS: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(1)];
 
-/// Reads a listing to its end.
 async fn for_each_part<'a, T>(
     reader: &RetryingReader,
     list: impl Fn(Option<String>) -> BoxFuture<'a, Result<Listing<T>, StoreFault>> + Sync,

@@ -15,7 +15,6 @@ use crate::domain::journal::PageHash;
 use crate::oversight::audit::{AuditHead, AuditTrail, StoredAuditRow};
 use crate::ports::fault::{StoreFault, causes, chain};
 
-/// Number of rows per request.
 const ROWS_LIMIT: usize = 1000;
 
 /// The state after the rows read so far.

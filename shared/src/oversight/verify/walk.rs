@@ -10,9 +10,7 @@ use crate::ports::archive::{Archive, Damaged, Readable, RowContent, StoredRow, U
 use crate::ports::fault::StoreFault;
 use crate::ports::ledger::Listing;
 
-/// Maximum number of accounts per request.
 pub(super) const NAMES_LIMIT: usize = 1000;
-/// Maximum number of rows per request.
 const ROWS_LIMIT: usize = 1000;
 
 /// A step of the walk.
@@ -106,7 +104,6 @@ impl Walk {
         is_there.then(|| Place { cursor: self.rows.cursor.clone(), account: self.account })
     }
 
-    /// Returns the range of users.
     pub(super) const fn range(&self) -> UserRange {
         self.range
     }

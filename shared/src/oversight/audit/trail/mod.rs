@@ -30,7 +30,6 @@ use crate::ports::world::{World, WorldExt as _};
 
 /// Name of the shared value with the sequence and hash of a recent row.
 pub(crate) const HEAD: &str = "audit-head";
-/// Maximum time for which an act waits for its row.
 const WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// The sequence and hash of a row; 0 and [`PageHash::GENESIS`] before the first row.
