@@ -15,8 +15,7 @@ const UNLIMITED: u32 = u32::MAX;
 pub const ACCOUNT_WRITE: RetryPolicy = row(ms(5), 2, ms(500), 10, Jitter::Full);
 /// A commit of a batch, before its chunk is tried again as a whole.
 pub const BATCH_COMMIT: RetryPolicy = row(secs(1), 2, secs(5), 5, Jitter::Half);
-/// How long requests on an account go through the queue, after both attempts of a commit met changes by other
-/// processes.
+/// How long requests on an account go through the queue, after both attempts of a commit met changes by other processes.
 pub const CONTENDED_ACCOUNT: RetryPolicy = row(ms(250), 2, secs(5), UNLIMITED, Jitter::Half);
 /// A guarded write of a small value that processes share: the gate, the number of queues, a partner.
 pub const SHARED_VALUE_WRITE: RetryPolicy = row(ms(50), 1, ms(50), 10, Jitter::Full);
@@ -86,8 +85,7 @@ pub enum Jitter {
     Half,
     /// The whole delay is random.
     Full,
-    /// Half of the delay is random, but only a fiftieth once the delay is at its maximum: earlier polls would cost
-    /// money.
+    /// Half of the delay is random, but only a fiftieth once the delay is at its maximum: earlier polls would cost money.
     HalfThenLittle,
 }
 

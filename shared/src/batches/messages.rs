@@ -230,8 +230,7 @@ impl ChunkOutcome {
     /// Decodes a body, and verifies its seal.
     ///
     /// # Errors
-    /// [`Malformed`]. For [`Malformed::Unsealed`], the chunk can be posted again to derive its outcome
-    /// ([`Self::named`]).
+    /// [`Malformed`]. For [`Malformed::Unsealed`], the chunk can be posted again to derive its outcome ([`Self::named`]).
     pub fn decode(body: &[u8], seal: &Seal) -> Result<Self, Malformed> {
         let row: OutcomeRow = parse(body)?;
         let key = key(&row.partner, row.batch)?;

@@ -2,9 +2,8 @@
 //! tables were restored. Processes may start afterwards.
 //!
 //! The lost writes are in no table, but partners and operators have received order numbers and gate epochs from them.
-//! Therefore the register of order numbers continues after all numbers that may have been issued, and the gate is held
-//! with an epoch above all that may have been announced. Both are written before any process starts, and can be written
-//! again.
+//! Therefore the register of order numbers continues after all numbers that may have been issued, and the gate is held with
+//! an epoch above all that may have been announced. Both are written before any process starts, and can be written again.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -100,8 +100,7 @@ impl StoreClock {
         Self(Source::SameMachine)
     }
 
-    /// Creates the comparison with a store whose responses contain its time. The skew is unknown before the first
-    /// response.
+    /// Creates the comparison with a store whose responses contain its time. The skew is unknown before the first response.
     pub fn of_responses() -> Self {
         Self(Source::Responses(Mutex::default()))
     }

@@ -44,8 +44,7 @@ impl PartnerRecords {
         Ok(Some(Versioned { value: decode(record, "reading a partner")?, revision }))
     }
 
-    /// Returns at most `limit` partners with ids greater than `after`, in ascending order. A shorter list is the last
-    /// one.
+    /// Returns at most `limit` partners with ids greater than `after`, in ascending order. A shorter list is the last one.
     ///
     /// # Errors
     /// [`StoreFault`] when the partners cannot be read.

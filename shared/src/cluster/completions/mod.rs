@@ -1,8 +1,7 @@
 //! Delivers the outcome of a transaction to waiting requests as soon as this process knows it, from its own posting or
 //! from a reply of another process.
 //!
-//! This is only an optimization. Replies can be lost, so a request reads the transaction row when its waiting time
-//! ends.
+//! This is only an optimization. Replies can be lost, so a request reads the transaction row when its waiting time ends.
 
 pub mod reply_body;
 

@@ -1,5 +1,4 @@
-//! The gate ("release the hounds") holds work that must wait for an event, and then releases it to all listeners at
-//! once.
+//! The gate ("release the hounds") holds work that must wait for an event, and then releases it to all listeners at once.
 //!
 //! The gate is a durable value with an epoch. A doorbell ring carries only the epoch. Listeners read the value when
 //! they are woken and once at start, so that no release is missed. A value that cannot be decoded counts as held.

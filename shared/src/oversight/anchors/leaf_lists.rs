@@ -103,8 +103,7 @@ impl LeafLists {
     /// Writes the next part of a list. Overwrites a part that another process wrote from the same saved progress.
     ///
     /// # Errors
-    /// [`StoreFault`]; the part may have been written, or may still be. `list` is unchanged, and the call can be
-    /// repeated.
+    /// [`StoreFault`]; the part may have been written, or may still be. `list` is unchanged, and the call can be repeated.
     pub async fn append_part(&self, list: &mut ListProgress, leaves: &[Leaf]) -> Result<(), StoreFault> {
         assert!(leaves.len() <= PART_LEAVES_MAX, "a part has {} leaves", leaves.len());
         let encoded = encode_leaves(leaves);
@@ -154,8 +153,7 @@ impl LeafLists {
         Ok(found.is_some())
     }
 
-    /// Copies a part into another store that does not have it. Returns a [`ListFault`] if the part was removed
-    /// meanwhile.
+    /// Copies a part into another store that does not have it. Returns a [`ListFault`] if the part was removed meanwhile.
     ///
     /// # Errors
     /// [`StoreFault`] when a store cannot be used.

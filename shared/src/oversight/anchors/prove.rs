@@ -44,8 +44,7 @@ pub enum NotProven {
     Contradiction(#[from] NotIncluded),
 }
 
-/// Proves the decision about a transaction with the last anchor. Reads its list of leaves and the journal of the
-/// account.
+/// Proves the decision about a transaction with the last anchor. Reads its list of leaves and the journal of the account.
 ///
 /// # Errors
 /// [`NotProven`]

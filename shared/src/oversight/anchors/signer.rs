@@ -233,8 +233,7 @@ impl AnchorSigner {
             Occasion::Round => AnchorKind::Round,
             Occasion::Restore => AnchorKind::Restore { returned_to },
         };
-        // Strictly increasing although clocks differ: the order of these times decides which anchors a restore
-        // discards.
+        // Strictly increasing although clocks differ: the order of these times decides which anchors a restore discards.
         let earliest = last.map_or(Timestamp::from_unix_ms(0), |last| {
             last.statement.made_at.after(Duration::from_millis(1))
         });

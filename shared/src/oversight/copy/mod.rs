@@ -105,8 +105,7 @@ pub struct CopyOptions {
     pub source: String,
     /// Maximum average number of storage operations per second.
     pub operations_per_second: NonZeroU32,
-    /// How far before the start of a pass the next pass begins to read. Must exceed the clock differences within the
-    /// store.
+    /// How far before the start of a pass the next pass begins to read. Must exceed the clock differences within the store.
     pub overlap: Duration,
     /// The values written at the end of a pass.
     pub values: FinalValues,

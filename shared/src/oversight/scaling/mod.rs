@@ -46,10 +46,9 @@ pub struct WorkersWanted {
 
 /// Returns the number of workers needed.
 ///
-/// Posting the waiting messages within the age target takes `waiting / (rate × target)` workers. While the oldest
-/// message is younger than the target, this suffices for every message, because older messages are posted first. If the
-/// oldest message is late, the rate or the number of workers was overestimated, and the result grows in proportion to
-/// the delay.
+/// Posting the waiting messages within the age target takes `waiting / (rate × target)` workers. While the oldest message
+/// is younger than the target, this suffices for every message, because older messages are posted first. If the oldest
+/// message is late, the rate or the number of workers was overestimated, and the result grows in proportion to the delay.
 ///
 /// Open batches are additional work: a full commit of their items counts as one message that is not late.
 ///

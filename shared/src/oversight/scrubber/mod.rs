@@ -5,8 +5,7 @@
 //! 2. **Crashed processes.** A process that stops normally removes its registry entry. A stale entry means that a process
 //!    may have left accepted transactions without a message. All accepted transactions are then examined at full speed.
 //! 3. **Rounds.** A round reads each row once. It audits each account like `verify`, but does not compare the order
-//!    numbers
-//!    of different accounts. Accepted transactions without a message are enqueued again ([`Repair`]), so a lost
+//!    numbers of different accounts. Accepted transactions without a message are enqueued again ([`Repair`]), so a lost
 //!    transaction waits for at most one round. Unreadable rows are reported, and the walk continues.
 //!
 //! When another process continues a round, it checks the pages of the current account one by one instead of auditing it.

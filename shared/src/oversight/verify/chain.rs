@@ -12,8 +12,7 @@ use crate::domain::money::{Balance, Currency};
 use crate::ports::archive::StoredPage;
 use crate::posting::order_numbers::FIRST_COUNTER;
 
-/// Maximum number of withdrawals below the current limit that are kept until the audit knows whether that limit
-/// applied.
+/// Maximum number of withdrawals below the current limit that are kept until the audit knows whether that limit applied.
 const OVERDRAWN_MAX: usize = 20;
 /// Maximum number of gaps that are kept separately. Further gaps are merged.
 const GAPS_MAX: usize = 1000;

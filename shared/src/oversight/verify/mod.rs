@@ -3,20 +3,17 @@
 //!
 //! 1. All rows are read once, in concurrent ranges of users. The account row is read first. Rows after its sequence are
 //!    skipped, and rows up to it never change.
-//! 2. A suspected inconsistency is checked in two further passes, with delays, against the same state of the account.
-//!    Only
-//!    what is still inconsistent is reported. Neither a commit between two reads nor a commit that becomes visible row
-//! by
+//! 2. A suspected inconsistency is checked in two further passes, with delays, against the same state of the account. Only
+//!    what is still inconsistent is reported. Neither a commit between two reads nor a commit that becomes visible row by
 //!    row therefore causes a finding.
 //! 3. Unknown facts cause no findings: limits change, clocks differ, and work may wait for its release.
 //!
-//! [`walk`] iterates over the rows. [`reading`] passes them to the audit of their account, [`account`], with its
-//! journal ([`chain`], [`decisions`]) and a comparison of journal and log ([`comparison`]). [`numbers`] checks that
-//! order numbers are unique over all accounts. [`letters`] checks marked transactions against the dead letters.
-//! [`batches`] checks the totals of batches against their rows. [`trail`] checks the audit trail. [`anchors`] compares
-//! copies of anchors with the store, and [`leaves`] reads their leaves. [`finding`] defines the results. [`surveys`]
-//! reads without auditing. The modules `account`, `chain`, `decisions`, `comparison`, `numbers` and `finding` perform
-//! no I/O.
+//! [`walk`] iterates over the rows. [`reading`] passes them to the audit of their account, [`account`], with its journal
+//! ([`chain`], [`decisions`]) and a comparison of journal and log ([`comparison`]). [`numbers`] checks that order numbers
+//! are unique over all accounts. [`letters`] checks marked transactions against the dead letters. [`batches`] checks the
+//! totals of batches against their rows. [`trail`] checks the audit trail. [`anchors`] compares copies of anchors with the
+//! store, and [`leaves`] reads their leaves. [`finding`] defines the results. [`surveys`] reads without auditing. The
+//! modules `account`, `chain`, `decisions`, `comparison`, `numbers` and `finding` perform no I/O.
 //!
 //! Memory does not grow with the ledger, except for the order numbers (see [`numbers`]). Each account in progress takes
 //! about 50 KB and one page of its rows, and each batch of a window about 2 KB.
