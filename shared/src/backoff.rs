@@ -27,7 +27,7 @@ pub const ORDER_NUMBERS_WRITE: RetryPolicy = row(ms(20), 2, secs(1), 8, Jitter::
 pub const AZURE_OPERATION: RetryPolicy = row(ms(50), 2, secs(1), 8, Jitter::Full);
 /// A store access that a process needs to start, or to read the gate.
 pub const STORE_NEEDED: RetryPolicy = row(ms(200), 2, secs(5), UNLIMITED, Jitter::Half);
-/// A periodic check of a store that became unavailable.
+/// A check of a store that became unavailable.
 pub const STORE_CHECK: RetryPolicy = row(ms(500), 2, secs(5), UNLIMITED, Jitter::Half);
 /// A read by the audit, or one step of copying a store.
 pub const AUDIT_READ: RetryPolicy = row(secs(1), 5, secs(15), 4, Jitter::None);
@@ -40,7 +40,7 @@ pub const MESSAGE: RetryPolicy = row(secs(1), 2, secs(10), UNLIMITED, Jitter::Ha
 /// A message that needs a worker of a newer version, which may start soon during a rolling upgrade. The delay is
 /// constant because each wait begins with a new message.
 pub const NEWER_MESSAGE: RetryPolicy = row(secs(15), 1, secs(15), UNLIMITED, Jitter::Half);
-/// A message whose payload is missing, until a repair has found its work.
+/// A message whose payload was lost, until a recovery has found its work.
 pub const MISSING_PAYLOAD: RetryPolicy = row(secs(10), 2, secs(120), UNLIMITED, Jitter::Half);
 /// A send of work whose previous send was not confirmed.
 pub const UNSENT_WORK: RetryPolicy = row(secs(5), 2, secs(60), UNLIMITED, Jitter::Half);

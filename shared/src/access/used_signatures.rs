@@ -44,7 +44,7 @@ fn second(time: Timestamp) -> String {
 pub struct UsedSignatures(Arc<dyn Records>);
 
 impl UsedSignatures {
-    /// Creates the access to the used signatures of a store.
+    /// Returns a handle to the used signatures of a store.
     pub fn new(store: &Store) -> Self {
         Self(Arc::clone(&store.records))
     }

@@ -65,7 +65,7 @@ pub fn digest_of(body: &[u8]) -> Digest {
 }
 
 impl Blobs {
-    /// Creates the access to the bodies of one upload of a batch.
+    /// Returns a handle to the bodies of one upload of a batch.
     pub fn new(payloads: Arc<dyn PayloadStore>, key: &BatchKey, upload: Uuid) -> Self {
         Self { payloads, prefix: prefix(key, upload) }
     }

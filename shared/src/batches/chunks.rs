@@ -1,5 +1,5 @@
-//! Divides items into chunks. A chunk contains either all items of its accounts, or one link of a chain of chunks for a
-//! single account. A link may be posted only after the link before it.
+//! Divides items into chunks. A chunk contains all items of its accounts, or is a link of a chain of chunks with common
+//! accounts. A link may be posted only after the link before it.
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;

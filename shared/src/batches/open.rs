@@ -62,7 +62,7 @@ pub struct OpenBatches {
 }
 
 impl OpenBatches {
-    /// Creates the access to the open batches of a store.
+    /// Returns a handle to the open batches of a store.
     pub fn new(store: &Store) -> Self {
         let records = BatchRecords::new(Arc::clone(&store.records));
         Self { records, manifests: Manifests::new(Arc::clone(&store.payloads)) }

@@ -38,7 +38,7 @@ pub struct StoredBatch {
 pub struct BatchRecords(Arc<dyn Records>);
 
 impl BatchRecords {
-    /// Creates the access to the batch records of a store.
+    /// Returns a handle to the batch records of a store.
     pub const fn new(records: Arc<dyn Records>) -> Self {
         Self(records)
     }
@@ -70,7 +70,7 @@ impl BatchRecords {
     }
 
     /// Returns at most `limit` records of all partners with ids greater than `after`, in ascending order, including
-    /// damaged ones. A shorter list is the last one.
+    /// damaged ones. A shorter list means that none follow.
     ///
     /// # Errors
     /// [`StoreFault`]

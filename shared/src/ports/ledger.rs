@@ -116,7 +116,7 @@ pub enum Committed {
         /// not the current revision.
         revision: Option<Revision>,
     },
-    /// Nothing was written: the account changed after it was read, or the adapter cannot tell which row did.
+    /// Nothing was written: the account changed after it was read, or the adapter cannot determine which row did.
     Stale,
     /// Nothing was written: these accepted transactions became final or changed otherwise after they were read. Contains
     /// at least one key; others may have changed as well.

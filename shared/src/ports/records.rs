@@ -77,7 +77,7 @@ pub trait Records: Send + Sync {
     async fn find(&self, collection: Collection, id: &str) -> Result<Option<Versioned<String>>, StoreFault>;
 
     /// Returns at most `limit` records whose ids start with `prefix` and are greater than `after`, in byte order of the
-    /// ids. A shorter list is the last one. Both texts must consist of id characters; the empty prefix matches all ids.
+    /// ids. A shorter list means that none follow. Both texts must consist of id characters; the empty prefix matches all ids.
     async fn list(
         &self,
         collection: Collection,

@@ -115,7 +115,7 @@ impl StoreClock {
 
     /// Records the skew of one response, received at `uptime`. Consistent measurements are intersected, which narrows the
     /// range. If they contradict each other, a clock was changed, and the latest one is used. Returns the skew if a
-    /// warning is due: it is certainly larger than a second, and the last warning is more than ten minutes old.
+    /// warning is due: it is certainly larger than a second, and there was no warning for ten minutes.
     pub fn record(&self, measurement: ClockSkew, uptime: Duration) -> Option<ClockSkew> {
         let Source::Responses(measured) = &self.0 else { return None };
         let mut measured = measured.lock();

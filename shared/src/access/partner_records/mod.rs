@@ -28,7 +28,7 @@ struct Damaged {
 }
 
 impl PartnerRecords {
-    /// Creates the access to the partners of a store.
+    /// Returns a handle to the partners of a store.
     pub fn new(store: &Store) -> Self {
         Self { records: Arc::clone(&store.records) }
     }
@@ -44,7 +44,7 @@ impl PartnerRecords {
         Ok(Some(Versioned { value: decode(record, "reading a partner")?, revision }))
     }
 
-    /// Returns at most `limit` partners with ids greater than `after`, in ascending order. A shorter list is the last one.
+    /// Returns at most `limit` partners with ids greater than `after`, in ascending order. A shorter list means that none follow.
     ///
     /// # Errors
     /// [`StoreFault`] when the partners cannot be read.

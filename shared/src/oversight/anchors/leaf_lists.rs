@@ -91,7 +91,7 @@ pub struct LeafLists {
 }
 
 impl LeafLists {
-    /// Creates the access to the lists of a store.
+    /// Returns a handle to the lists of a store.
     pub fn new(store: &Store, world: &Arc<dyn World>) -> Self {
         Self::over(RepeatedRecords::new(&store.records, world))
     }

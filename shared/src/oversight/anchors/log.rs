@@ -30,7 +30,7 @@ pub struct AnchorLog {
 }
 
 impl AnchorLog {
-    /// Creates the access to the anchors of a store. Failed operations are not retried.
+    /// Returns a handle to the anchors of a store. Failed operations are not retried.
     pub fn new(store: &Store, world: &Arc<dyn World>) -> Self {
         Self::over(RepeatedRecords::new(&store.records, world).once())
     }
@@ -47,7 +47,7 @@ impl AnchorLog {
         Ok(self.list(None, 1).await?.pop())
     }
 
-    /// Returns at most `limit` anchors before a sequence, newest first. A shorter list is the last one.
+    /// Returns at most `limit` anchors before a sequence, newest first. A shorter list means that none follow.
     ///
     /// # Errors
     /// [`StoreFault`] when the anchors cannot be read.
@@ -58,8 +58,8 @@ impl AnchorLog {
         rows.into_iter().map(|row| row.anchor.map_err(corrupt)).collect()
     }
 
-    /// Returns at most `limit` anchors after a record id, newest first, including unreadable ones. A shorter list is
-    /// the last one.
+    /// Returns at most `limit` anchors after a record id, newest first, including unreadable ones. A shorter list means
+    /// that none follow.
     ///
     /// # Errors
     /// [`StoreFault`] when the records cannot be read.

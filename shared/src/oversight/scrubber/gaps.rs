@@ -2,7 +2,7 @@
 //! the index.
 //!
 //! A complete round has compared all postings before its start. The next round skips these, and reads only the recent part
-//! of the index, which one operation returns in units of ten thousand numbers.
+//! of the index, of which one operation returns tens of thousands of numbers.
 //!
 //! A step spends few operations on the index; postings that are not compared yet wait for later steps. If too many wait,
 //! or the process ends while some wait, they are skipped, and the next round compares the postings of this round again.

@@ -149,7 +149,7 @@ impl AuditTrail {
         Ok(Some(last).filter(|(sequence, _)| *sequence > 0))
     }
 
-    /// Returns at most `limit` rows before a sequence, newest first. A shorter list is the last one.
+    /// Returns at most `limit` rows before a sequence, newest first. A shorter list means that none follow.
     ///
     /// # Errors
     /// [`StoreFault`] when the rows cannot be read.
@@ -201,7 +201,7 @@ impl AuditTrail {
                     self.announce(head).await;
                     return Ok(head);
                 }
-                // Another process appended a row, so the number of repetitions is bounded.
+                // Another process appended a row first. One of the competing processes always makes progress.
                 Ok(None) => after = None,
                 Err(fault) if fault.is_transient() => {
                     failures = failures.saturating_add(1);
