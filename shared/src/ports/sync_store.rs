@@ -1,4 +1,4 @@
-//! Small values that processes share: the ranges of order numbers, the gate, the first key.
+//! Small values that processes share, such as the register of order numbers, the gate and the shared secret.
 
 use async_trait::async_trait;
 

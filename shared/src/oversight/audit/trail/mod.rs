@@ -161,8 +161,8 @@ impl AuditTrail {
             .collect()
     }
 
-    /// Returns at most `limit` rows after a record id, newest first, including unreadable ones. A shorter list is the
-    /// last one.
+    /// Returns at most `limit` rows after a record id, newest first, including unreadable ones. A shorter list means
+    /// that none follow.
     ///
     /// # Errors
     /// [`StoreFault`] when the records cannot be read.
