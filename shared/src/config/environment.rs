@@ -36,6 +36,7 @@ pub struct Environment {
 }
 
 impl Environment {
+    /// Reads the environment variables of this process.
     pub fn of_process() -> Self {
         let text = |text: OsString| text.to_string_lossy().into_owned();
         std::env::vars_os().map(|(name, value)| (text(name), text(value))).collect()
