@@ -15,8 +15,7 @@ const UNLIMITED: u32 = u32::MAX;
 pub const ACCOUNT_WRITE: RetryPolicy = row(ms(5), 2, ms(500), 10, Jitter::Full);
 /// A commit of a batch, before its chunk is tried again as a whole.
 pub const BATCH_COMMIT: RetryPolicy = row(secs(1), 2, secs(5), 5, Jitter::Half);
-/// The time for which requests on an account go through the queue after other processes changed it during both attempts
-/// of a commit.
+/// How long requests on an account go through the queue, after both attempts of a commit met changes by other processes.
 pub const CONTENDED_ACCOUNT: RetryPolicy = row(ms(250), 2, secs(5), UNLIMITED, Jitter::Half);
 /// A guarded write of a small value that processes share: the gate, the number of queues, a partner.
 pub const SHARED_VALUE_WRITE: RetryPolicy = row(ms(50), 1, ms(50), 10, Jitter::Full);
@@ -24,45 +23,45 @@ pub const SHARED_VALUE_WRITE: RetryPolicy = row(ms(50), 1, ms(50), 10, Jitter::F
 pub const AUDIT_APPEND: RetryPolicy = row(ms(50), 2, secs(10), UNLIMITED, Jitter::Full);
 /// A guarded write of the register of order numbers.
 pub const ORDER_NUMBERS_WRITE: RetryPolicy = row(ms(20), 2, secs(1), 8, Jitter::Full);
-/// The requests of one operation on Azure Storage. A time limit applies in addition.
+/// The requests of one operation on Azure Storage. The operation also has a time limit.
 pub const AZURE_OPERATION: RetryPolicy = row(ms(50), 2, secs(1), 8, Jitter::Full);
 /// A store access that a process needs to start, or to read the gate.
 pub const STORE_NEEDED: RetryPolicy = row(ms(200), 2, secs(5), UNLIMITED, Jitter::Half);
-/// The check of a store that became unavailable.
+/// A check of a store that became unavailable.
 pub const STORE_CHECK: RetryPolicy = row(ms(500), 2, secs(5), UNLIMITED, Jitter::Half);
-/// A read by the audit, or a step of a copy of a store.
+/// A read by the audit, or one step of copying a store.
 pub const AUDIT_READ: RetryPolicy = row(secs(1), 5, secs(15), 4, Jitter::None);
 /// A receive from a queue.
 pub const RECEIVE: RetryPolicy = row(ms(100), 2, secs(5), UNLIMITED, Jitter::Half);
 /// A poll of empty queues. The maximum delay is configured.
 pub const IDLE_POLL: RetryPolicy = row(ms(100), 2, Duration::MAX, UNLIMITED, Jitter::HalfThenLittle);
-/// A message that could not be processed.
+/// The redelivery of a message that could not be processed.
 pub const MESSAGE: RetryPolicy = row(secs(1), 2, secs(10), UNLIMITED, Jitter::Half);
-/// A message that needs a worker of a newer version. In a rolling upgrade that worker may start soon. The delay is always
-/// the same, because each wait begins with a new message.
+/// A message that needs a worker of a newer version, which may start soon during a rolling upgrade. The delay is
+/// constant because each wait begins with a new message.
 pub const NEWER_MESSAGE: RetryPolicy = row(secs(15), 1, secs(15), UNLIMITED, Jitter::Half);
 /// A message whose payload was lost, until a recovery has found its work.
 pub const MISSING_PAYLOAD: RetryPolicy = row(secs(10), 2, secs(120), UNLIMITED, Jitter::Half);
-/// The send of work whose request was not confirmed.
+/// A send of work whose previous send was not confirmed.
 pub const UNSENT_WORK: RetryPolicy = row(secs(5), 2, secs(60), UNLIMITED, Jitter::Half);
-/// The repair of a transaction that remains accepted.
+/// The repair of a transaction that stays accepted.
 pub const REPAIR: RetryPolicy = row(secs(600), 2, secs(24 * 3600), UNLIMITED, Jitter::None);
-/// A ring to another process. It is retried for about 13 s; the next ring starts with a new count.
+/// A ring to another process, retried for at most about 13 s. The next ring starts a new count.
 pub const RING: RetryPolicy = row(ms(100), 2, Duration::MAX, 8, Jitter::Half);
-/// A reply to another process. If it is lost twice, the waiting request reads the row.
+/// A reply to another process. If both attempts fail, the waiting request reads the transaction row.
 pub const REPLY: RetryPolicy = row(ms(100), 2, Duration::MAX, 2, Jitter::Half);
-/// The read of the process registry for a ring.
+/// A read of the process registry to find the receivers of a ring.
 pub const REGISTRY_READ: RetryPolicy = row(ms(200), 2, Duration::MAX, 3, Jitter::None);
-/// The broadcast of a change of a partner.
+/// The broadcast of a changed partner.
 pub const BROADCAST: RetryPolicy = row(ms(100), 2, Duration::MAX, 3, Jitter::None);
-/// A request of a command to the service. A time limit applies in addition.
+/// A request that a command sends to the service. A time limit applies as well.
 pub const CLIENT_REQUEST: RetryPolicy = row(ms(200), 2, secs(10), UNLIMITED, Jitter::Half);
-/// A request for a token of Azure Storage. Operations on the storage are tried again meanwhile.
+/// A request for an Azure Storage access token. Storage operations keep retrying meanwhile.
 pub const TOKEN: RetryPolicy = row(ms(500), 2, secs(30), UNLIMITED, Jitter::Half);
 /// The restart of a worker process that ended unexpectedly.
 pub const PROCESS_START: RetryPolicy = row(ms(500), 2, secs(30), UNLIMITED, Jitter::Half);
 
-/// The delays between attempts, and their maximum number.
+/// The delays between attempts, and the number of attempts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetryPolicy {
     /// Maximum delay before the second attempt.
@@ -86,7 +85,7 @@ pub enum Jitter {
     Half,
     /// The whole delay is random.
     Full,
-    /// Half of the delay is random, but only a fiftieth of the maximum delay, because early polls cost money.
+    /// Half of the delay is random, but only a fiftieth once the delay is at its maximum: earlier polls would cost money.
     HalfThenLittle,
 }
 
@@ -122,11 +121,11 @@ impl RetryPolicy {
         longest.saturating_sub(random).saturating_add(world.jitter(random))
     }
 
-    /// Does an operation again while the store is unavailable. Counts each attempt in `operations`, and warns of each failed
-    /// one in the words of `repeats`. The operation must have the same effect if it is repeated.
+    /// Repeats an idempotent operation while the store is unavailable. Adds each attempt to `operations`, and logs each
+    /// failed attempt as a warning that starts with `repeats`.
     ///
     /// # Errors
-    /// The [`StoreFault`] of the last attempt, or the first other one.
+    /// The [`StoreFault`] of the last attempt, or the first fault of any other kind.
     pub async fn while_unavailable<'a, T>(
         &self,
         world: &dyn World,
@@ -153,13 +152,13 @@ impl RetryPolicy {
         world.sleep(self.delay(failures, world)).await;
     }
 
-    /// Returns a back-off without failures.
+    /// Returns a [`Backoff`] that has counted no failures.
     pub const fn start(self) -> Backoff {
         Backoff { policy: self, failures: 0 }
     }
 }
 
-/// A [`RetryPolicy`] with the number of failures so far.
+/// A [`RetryPolicy`] with its number of consecutive failures.
 #[derive(Debug, Clone, Copy)]
 pub struct Backoff {
     policy: RetryPolicy,
@@ -173,7 +172,7 @@ impl Backoff {
         self.policy.delay(self.failures, world)
     }
 
-    /// Changes the maximum of all later delays.
+    /// Sets the maximum of all later delays.
     pub const fn set_longest(&mut self, longest: Duration) {
         self.policy.longest = longest;
     }

@@ -1,4 +1,4 @@
-//! The bank in one process: the use cases over one store.
+//! The use cases of the bank, wired over one store for one process.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ use crate::protocol::dead_letters::DeadLetterService;
 use crate::protocol::recover::Repair;
 use crate::tracer::Tracer;
 
-/// Longest time for returning unused order numbers.
+/// How long a process that ends waits for returning and recording order numbers.
 const CLOSING_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// The use cases of a process. Pass on the parts that are used, not the whole struct.
@@ -48,7 +48,7 @@ pub struct Bank {
     pub world: Arc<dyn World>,
     /// Wakes listeners.
     pub doorbell: Arc<dyn Doorbell>,
-    /// The waiting requests of this process.
+    /// The requests that wait in this process.
     pub completions: Arc<Completions>,
     /// Sends outcomes to other processes.
     pub replies: Arc<dyn Replies>,
@@ -60,19 +60,19 @@ pub struct Bank {
     pub acceptor: Arc<Acceptor>,
     /// Second half of the protocol.
     pub poster: Arc<Poster>,
-    /// Both halves in one step, for requests that wait.
+    /// Both halves in one step, for requests that wait for the outcome.
     pub immediate: Arc<ImmediatePoster>,
-    /// How long the requests took that this process posted.
+    /// Latency of requests that this process posted.
     pub latency: Arc<PostingLatency>,
-    /// The work that this process put on the queue.
+    /// Work that this process enqueued and that is not final yet.
     pub open_work: Arc<OpenWork>,
-    /// The single requests in progress, which come before batches.
+    /// Single requests in progress, which have priority over batches.
     pub singles: Arc<Singles>,
     /// Batches of requests.
     pub batches: Batches,
-    /// The order numbers of this process.
+    /// Order numbers reserved by this process.
     pub order_numbers: Arc<OrderNumbers>,
-    /// The postings of this process whose order numbers are not recorded yet.
+    /// Postings of this process whose order numbers are not yet recorded.
     pub posted: Arc<PostedNumbers>,
     /// Resolves work that could not be posted.
     pub dead_letters: Arc<DeadLetterService>,
@@ -80,13 +80,13 @@ pub struct Bank {
     pub repair: Repair,
     /// Permits to receive and post work.
     pub gate_permits: Arc<GatePermits>,
-    /// Whether other processes can find this one.
+    /// Whether other processes can find this process.
     pub registration: Arc<Registration>,
-    /// The terms of the partners on whose behalf direct orders are accepted.
+    /// Permissions of the partners on whose behalf direct orders are accepted.
     pub partner_grants: Arc<PartnerGrants>,
-    /// The administrative acts that were done.
+    /// The audit trail of administrative acts.
     pub audit: Arc<AuditTrail>,
-    /// The operations of sampled traces.
+    /// Records the spans of sampled traces.
     pub tracer: Arc<Tracer>,
 }
 
@@ -95,13 +95,13 @@ pub struct Bank {
 pub struct Links {
     /// Wakes listeners.
     pub doorbell: Arc<dyn Doorbell>,
-    /// The waiting requests of this process. The store must enqueue with the same value.
+    /// The requests that wait in this process. The queue of the store must use the same value.
     pub completions: Arc<Completions>,
     /// Sends outcomes to other processes.
     pub replies: Arc<dyn Replies>,
-    /// The seal of the bank's messages. The store must enqueue with the same value.
+    /// The seal of the bank's messages. The queue of the store must use the same value.
     pub seal: Seal,
-    /// Notifies other processes of contended accounts.
+    /// Notifies other processes about contended accounts.
     pub contention: Arc<dyn ContentionNotices>,
 }
 
@@ -110,9 +110,9 @@ pub struct Links {
 pub struct BankSettings {
     /// The number of queues over which work is distributed.
     pub queue_count: u16,
-    /// Whether requests that wait are posted at once when possible.
+    /// Whether requests that wait are posted immediately where possible.
     pub immediate_posting: bool,
-    /// The time for which a received message is hidden.
+    /// How long a received message stays invisible to other receivers.
     pub visibility_timeout: Duration,
 }
 
@@ -124,7 +124,7 @@ impl BankSettings {
 }
 
 impl Bank {
-    /// Creates the bank of a process without peers. Nothing is read or written yet.
+    /// Creates the bank of a process without peers. Neither reads nor writes the store.
     pub fn new(
         store: Store,
         world: Arc<dyn World>,
@@ -137,7 +137,7 @@ impl Bank {
         Self::linked(store, world, links, BankSettings::of_queues(queue_count))
     }
 
-    /// Creates the bank of a process with peers. Nothing is read or written yet.
+    /// Creates the bank of a process with peers. Neither reads nor writes the store.
     pub fn linked(store: Store, world: Arc<dyn World>, links: Links, settings: BankSettings) -> Self {
         let Links { doorbell, completions, replies, seal, contention } = links;
         let BankSettings { queue_count, immediate_posting, visibility_timeout } = settings;
@@ -211,8 +211,8 @@ impl Bank {
         }
     }
 
-    /// Reserves the first order numbers in the background, so that the first posting does not wait for them, and
-    /// processes that start at the same moment do not wait for each other.
+    /// Reserves order numbers in the background, so that the first posting does not wait for them and processes that
+    /// start together do not contend.
     pub fn prepare_order_numbers(&self) {
         let numbers = Arc::clone(&self.order_numbers);
         let prepare = async move {
@@ -224,8 +224,8 @@ impl Bank {
         self.world.spawn(prepare.boxed());
     }
 
-    /// Returns unused order numbers to the store when the process ends, and records those of its last postings. Without it some
-    /// numbers are lost, and some are recorded later by the scrubber; this takes at most [`CLOSING_TIME_MAX`].
+    /// Returns unused order numbers to the store, and records the numbers of the last postings, when the process ends.
+    /// Takes at most [`CLOSING_TIME_MAX`]. After that, unused numbers are lost, and the scrubber records the others.
     pub async fn close_order_numbers(&self) {
         futures::join!(
             self.close("Unused order numbers are lost", self.order_numbers.close()),

@@ -1,7 +1,7 @@
-//! Standard output and standard error of a program, as far as they are not the log.
+//! Output of a program on standard output and standard error, apart from the log.
 //!
-//! A reader may close the output of a command before its end, as `head` does. The command then ends without a message. The macros of
-//! the standard library would panic.
+//! A reader such as `head` may close the output of a command early. The command then exits without a message, where the
+//! print macros of the standard library would panic.
 
 use std::error::Error;
 use std::fmt::Display;
@@ -12,19 +12,19 @@ use std::time::Duration;
 
 use crate::printable;
 
-/// Exit code of a command whose output was closed: what a shell reports for a program that SIGPIPE ended (128 + 13).
+/// Exit code of a command whose output was closed. A shell reports the same code for a program killed by SIGPIPE (128 +
+/// 13).
 pub const OUTPUT_CLOSED: u8 = 141;
 
-/// How long the end of a service waits until standard error takes its last message.
+/// How long a failing service waits for standard error to accept its last message.
 const LAST_MESSAGE_TIME_MAX: Duration = Duration::from_secs(1);
 
-/// The reader of the output has closed it.
 #[derive(Debug, thiserror::Error)]
 #[error("the reader of the output has closed it")]
 struct OutputClosed;
 
-/// An output of a command. Its errors tell whether the reader has closed it, so that a closed connection to another process is
-/// not taken for that.
+/// An output of a command. Its errors mark a pipe closed by the reader, to distinguish it from a broken connection to
+/// another process.
 #[derive(Debug)]
 pub struct CommandOutput<W>(W);
 
@@ -60,8 +60,8 @@ fn named(error: io::Error) -> io::Error {
     }
 }
 
-/// Tells why a command failed, and returns its exit code: `code`, or [`OUTPUT_CLOSED`] without a message if it could not write its
-/// output because the reader has closed it.
+/// Prints why a command failed, and returns `code`. If the command failed because the reader closed its output, prints
+/// nothing and returns [`OUTPUT_CLOSED`].
 pub fn failed(error: &(dyn Error + 'static), message: impl Display, code: u8) -> ExitCode {
     if is_closed(error) {
         return ExitCode::from(OUTPUT_CLOSED);
@@ -70,18 +70,18 @@ pub fn failed(error: &(dyn Error + 'static), message: impl Display, code: u8) ->
     ExitCode::from(code)
 }
 
-/// Writes a line to standard error, if it can be written.
+/// Writes a line to standard error. Ignores failures.
 pub fn tell(line: impl Display) {
     let _written = writeln!(io::stderr(), "{}", printable::lines(&line.to_string()));
 }
 
-/// Tells why a service failed. Waits for a second at most: standard error may be a pipe that nobody reads.
+/// Prints why a service failed. Waits at most a second, because standard error may be a pipe without a reader.
 pub fn service_failed(message: impl Display) -> ExitCode {
     let message = format!("Error: {message}");
     let (sender, told) = mpsc::channel();
     let telling = move || {
         tell(message);
-        // Nobody waits any more if it took long.
+        // The receiver is gone after a timeout.
         let _sent = sender.send(());
     };
     if std::thread::Builder::new().name("last message".to_owned()).spawn(telling).is_ok() {
@@ -124,7 +124,7 @@ mod tests {
         let failure = |kind| writeln!(CommandOutput(Fails(kind)), "line").unwrap_err();
         assert!(is_closed(&failure(ErrorKind::BrokenPipe)));
         assert!(!is_closed(&failure(ErrorKind::StorageFull)));
-        // Of a connection.
+        // A connection, not an output.
         assert!(!is_closed(&io::Error::from(ErrorKind::BrokenPipe)));
     }
 }

@@ -1,8 +1,8 @@
-//! Files that an operator names by a path, or that are written for an operator.
+//! Access to files that an operator names by path, or that are written for an operator.
 //!
-//! A path may lead to anything: a folder, a device, a pipe whose open waits for ever, a symbolic link that somebody else
-//! has placed. What is read again later must be a regular file ([`open_regular`], [`read_regular`]). What is written is
-//! created anew, through no link, and only its owner can read it ([`create_private`], [`NewFile`]).
+//! A path may name a folder, a device, a pipe whose open blocks forever, or a symbolic link placed by an attacker.
+//! Inputs that are read again later must therefore be regular files ([`open_regular`], [`read_regular`]). Outputs are
+//! created anew without following links, readable only by their owner ([`create_private`], [`NewFile`]).
 
 use std::fs::{self, File, FileType, OpenOptions};
 use std::io::{self, Read as _};
@@ -12,25 +12,26 @@ use std::path::{Path, PathBuf};
 use rand::RngExt as _;
 use rustix::fs::OFlags;
 
-/// Mode of the files that are written: only the owner may read them.
+/// Mode of created files: only the owner can read or write them.
 const PRIVATE_MODE: u32 = 0o600;
 
-/// Opens a regular file for reading. Symbolic links to one are followed, because container platforms mount secrets as links.
+/// Opens a regular file for reading, without blocking. Follows symbolic links, because container platforms mount
+/// secrets as links.
 ///
 /// # Errors
-/// When it cannot be opened, or is not a regular file. Never waits, such as for the writer of a pipe.
+/// When the file cannot be opened, or is not a regular file.
 pub fn open_regular(path: &Path) -> io::Result<File> {
     open_regular_with(File::options().read(true), path)
 }
 
-/// As [`open_regular`], with these options, whose flags are replaced.
+/// Like [`open_regular`], with the given options. Their custom flags are replaced.
 ///
 /// # Errors
-/// As there.
+/// As for [`open_regular`].
 pub fn open_regular_with(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
-    // Before the open, which has effects on some devices.
+    // Checked before the open, which has side effects on some devices.
     check_regular(fs::metadata(path)?.file_type())?;
-    // Another file may have the name by now. The flag has no effect on regular files.
+    // Checked again, because the file may have been replaced meanwhile. The flag has no effect on regular files.
     let file = options.custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path)?;
     check_regular(file.metadata()?.file_type())?;
     Ok(file)
@@ -60,10 +61,10 @@ pub fn read_bounded(input: impl io::Read, bytes_max: u64) -> io::Result<Vec<u8>>
     Ok(bytes)
 }
 
-/// Checks that something is a regular file.
+/// Checks that a file is a regular file.
 ///
 /// # Errors
-/// An error that names what it is instead.
+/// An error that names the actual file type.
 pub fn check_regular(found: FileType) -> io::Result<()> {
     let kind = match found {
         _ if found.is_file() => return Ok(()),
@@ -76,10 +77,10 @@ pub fn check_regular(found: FileType) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, format!("it is {kind}, and not a regular file")))
 }
 
-/// Checks that a name is free, or that of a regular file and not of a link to one, so that a file may take its place.
+/// Checks that a path does not exist or names a regular file (not a link to one), so that a new file may replace it.
 ///
 /// # Errors
-/// When the name belongs to something else.
+/// When the path names anything else, or cannot be inspected.
 pub fn check_replaceable(path: &Path) -> io::Result<()> {
     match path.symlink_metadata() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -87,18 +88,18 @@ pub fn check_replaceable(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Creates a file with mode 0600 for writing and reading.
+/// Creates a file with mode 0600 for reading and writing.
 ///
 /// # Errors
-/// When it cannot be created, or the name exists: also as a symbolic link, which is not followed.
+/// When the file cannot be created, or the path exists. A symbolic link counts as existing and is not followed.
 pub fn create_private(path: &Path) -> io::Result<File> {
     File::options().read(true).write(true).create_new(true).mode(PRIVATE_MODE).open(path)
 }
 
-/// Creates a file without a name, in the folder for temporary files: it is gone when it is closed, also by a crash.
+/// Creates an unnamed file in the folder for temporary files. It disappears when it is closed, even by a crash.
 ///
 /// # Errors
-/// When it cannot be created.
+/// When the file cannot be created.
 pub fn create_unnamed() -> io::Result<File> {
     let path = std::env::temp_dir().join(format!("postonce-{:016x}", rand::rng().random::<u64>()));
     let file = create_private(&path)?;
@@ -106,8 +107,8 @@ pub fn create_unnamed() -> io::Result<File> {
     Ok(file)
 }
 
-/// A file that gets its name when it is complete. Until then it has another name beside it, which nobody can guess and
-/// which is removed if the file is not completed.
+/// A file that appears under its name only when it is complete. Until then it has an unpredictable name in the same
+/// folder, and is removed if it is not completed.
 #[derive(Debug)]
 pub struct NewFile {
     path: PathBuf,
@@ -116,10 +117,10 @@ pub struct NewFile {
 }
 
 impl NewFile {
-    /// Creates the file ([`create_private`]).
+    /// Creates the file under its temporary name ([`create_private`]).
     ///
     /// # Errors
-    /// When it cannot be created, or something else than a regular file has the name ([`check_replaceable`]).
+    /// When the file cannot be created, or the path names something other than a regular file ([`check_replaceable`]).
     pub fn create(path: &Path) -> io::Result<Self> {
         check_replaceable(path)?;
         let mut part = path.to_owned().into_os_string();
@@ -134,10 +135,10 @@ impl NewFile {
         &self.file
     }
 
-    /// Gives the file its name, in place of an older file, once it is on disk. The name survives a loss of power.
+    /// Syncs the file, and renames it to its final name, replacing an older file. The name survives a power failure.
     ///
     /// # Errors
-    /// When it cannot be synced or renamed, or another file was put in its place.
+    /// When the file cannot be synced or renamed, or its temporary name belongs to another file.
     pub fn publish(self) -> io::Result<()> {
         self.file.sync_all()?;
         let (written, found) = (self.file.metadata()?, fs::symlink_metadata(&self.part)?);
@@ -154,7 +155,7 @@ impl NewFile {
 
 impl Drop for NewFile {
     fn drop(&mut self) {
-        // After `publish` it has another name.
+        // After `publish`, the file no longer has this name.
         drop(fs::remove_file(&self.part));
     }
 }

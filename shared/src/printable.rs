@@ -1,6 +1,6 @@
-//! Text of others on a terminal. A server, a partner or a damaged store can send characters that a terminal obeys: they would
-//! clear the screen, change its title or hide lines. They are printed as escapes, such as `\u001b`, which are also valid in
-//! JSON.
+//! Makes foreign text safe to print. A server, a partner or a damaged store can send control characters that clear the
+//! screen of a terminal, change its title or hide lines. They are printed as escapes such as `\u001b`, which are also
+//! valid in JSON.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,7 +8,7 @@ use std::io::{self, Write};
 
 use serde::{Deserialize, Deserializer};
 
-/// Returns whether a terminal obeys the character, or it changes the order of the characters around it.
+/// Returns whether the character is a control character, or changes the direction of text or the line structure.
 fn is_obeyed(c: char) -> bool {
     c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
@@ -27,17 +27,17 @@ fn escaped(text: &str, is_escaped: impl Fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(text.chars().fold(String::with_capacity(text.len()), escape))
 }
 
-/// Returns lines as they can be printed. Only line ends are kept.
+/// Escapes everything that a terminal would interpret, except line feeds.
 pub fn lines(text: &str) -> Cow<'_, str> {
     escaped(text, |c| is_obeyed(c) && c != '\n')
 }
 
-/// A text of a server, as it can be printed within a line.
+/// Foreign text that is safe to print within one line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Printable(String);
 
 impl Printable {
-    /// Returns the text.
+    /// Returns the escaped text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -61,7 +61,7 @@ impl<'de> Deserialize<'de> for Printable {
     }
 }
 
-/// An output to which all lines are written as they can be printed.
+/// A writer that escapes control characters, except line feeds ([`lines`]).
 #[derive(Debug)]
 pub struct PrintableOutput<W>(pub W);
 
@@ -71,7 +71,7 @@ impl<W: Write> Write for PrintableOutput<W> {
     }
 
     fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
-        // A formatter writes whole characters.
+        // A formatter writes whole characters, so no character is split between two calls.
         bytes.utf8_chunks().try_for_each(|chunk| {
             self.0.write_all(lines(chunk.valid()).as_bytes())?;
             self.0.write_all(chunk.invalid())

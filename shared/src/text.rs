@@ -1,32 +1,32 @@
-//! Text from outside: its byte order mark, and the names of its encoding. Everything that a client, an operator or a mounted
-//! file provides as text passes here once, before its format is recognised, so that no reader has a rule of its own.
+//! Encoding of incoming text: byte order marks and charset names. All text from clients, operators and mounted files
+//! passes through here before its format is recognized, so that no parser needs rules of its own.
 
-/// The byte order mark of UTF-8, which many editors and spreadsheets write before a text.
+/// The UTF-8 byte order mark, which many editors and spreadsheets write at the start of a file.
 pub const MARK: &[u8] = b"\xEF\xBB\xBF";
 
-/// Number of bytes at the start of a text that [`without_mark`] needs: two marks.
+/// Number of leading bytes of a text that [`without_mark`] inspects: two marks.
 pub const START_BYTES: u64 = 6;
 
-/// The reason why bytes are not text that is read. Worded as the end of a sentence about the document.
+/// Why bytes are not accepted as text. The message completes a sentence about the document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NotText {
-    /// There is a byte order mark of another encoding, or a zero byte among the first two.
+    /// A byte order mark of another encoding, or a zero byte in the first two bytes.
     #[error("must be in UTF-8, but looks like UTF-16 or UTF-32")]
     WideCharacters,
-    /// There is a second byte order mark, which no rule removes.
+    /// A second byte order mark, which is never removed.
     #[error("must have at most one byte order mark")]
     SecondMark,
-    /// The sender declared US-ASCII.
+    /// A byte above 0x7F in a document that is declared as US-ASCII.
     #[error("is declared as US-ASCII, which has no byte above 0x7F, but has 0x{byte:02X} at byte {at}")]
     NotAscii {
-        /// The byte.
+        /// The byte found.
         byte: u8,
-        /// Its position, from 0.
+        /// The position of the byte, from 0.
         at: u64,
     },
 }
 
-/// Removes the byte order mark of UTF-8 from the start of a text, once.
+/// Removes one UTF-8 byte order mark from the start of a text.
 ///
 /// # Errors
 /// [`NotText`] for the mark of another encoding, and for a second mark.
@@ -41,7 +41,7 @@ pub fn without_mark(bytes: &[u8]) -> Result<&[u8], NotText> {
     }
 }
 
-/// Removes the byte order mark from the start of the content of a file, once.
+/// Removes one UTF-8 byte order mark from the start of a file. Does not check for other encodings.
 pub fn without_mark_of_file(content: &[u8]) -> &[u8] {
     content.strip_prefix(MARK).unwrap_or(content)
 }
@@ -75,7 +75,7 @@ const US_ASCII: [&str; 11] = [
 ];
 
 impl Charset {
-    /// Returns the encoding with this name, in upper or lower case; `None` for any other encoding.
+    /// Returns the encoding with this name, ignoring case; `None` if the encoding is not accepted.
     pub fn named(label: &str) -> Option<Self> {
         let is = |known: &&str| known.eq_ignore_ascii_case(label);
         match (UTF_8.iter().any(is), US_ASCII.iter().any(is)) {
@@ -85,11 +85,11 @@ impl Charset {
         }
     }
 
-    /// Checks the bytes of a text, of which the first one has the position `start`. Whether they are UTF-8 is checked by the
-    /// reader of the format.
+    /// Checks bytes of a text, the first of which is at position `start`. The parser of the format checks that UTF-8 is
+    /// valid.
     ///
     /// # Errors
-    /// [`NotText::NotAscii`] at the first byte above 0x7F, if this is US-ASCII.
+    /// [`NotText::NotAscii`] for the first byte above 0x7F of US-ASCII.
     pub fn check(self, start: u64, bytes: &[u8]) -> Result<(), NotText> {
         if self == Self::Utf8 || bytes.is_ascii() {
             return Ok(());

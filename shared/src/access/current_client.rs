@@ -1,4 +1,4 @@
-//! The client on whose behalf the current thread executes, so that a shared resource can be granted to clients in turn.
+//! The client that the current thread serves, so that a shared resource can be granted to clients in turn.
 
 use std::cell::Cell;
 
@@ -6,13 +6,13 @@ thread_local! {
     static CURRENT: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Executes a function on behalf of the client with this number. What it starts on other threads, or as a task, has no client.
+/// Runs a function on behalf of a client. Threads and tasks that it starts have no client.
 pub fn while_serving<T>(client: u64, work: impl FnOnce() -> T) -> T {
     let _before = Before(CURRENT.replace(client));
     work()
 }
 
-/// The client that the thread served before; it does so again when this is dropped, also by a panic.
+/// Restores the previous client of the thread on drop, also after a panic.
 struct Before(u64);
 
 impl Drop for Before {
@@ -21,7 +21,7 @@ impl Drop for Before {
     }
 }
 
-/// Returns the number of the client on whose behalf the thread executes; 0 if there is none.
+/// Returns the number of the client that the thread serves; 0 if there is none.
 pub(crate) fn current_client() -> u64 {
     CURRENT.get()
 }

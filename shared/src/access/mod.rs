@@ -1,5 +1,5 @@
-//! Permissions of partners: their records, cached for a short time, the rate of their requests, the network of a client, and
-//! the signatures that they used.
+//! Permissions of partners: their records and a short-lived cache of them, rate limits, client networks, and used
+//! signatures.
 
 pub mod client_network;
 pub mod current_client;

@@ -1,13 +1,12 @@
-//! Permissions of partners without an API key: the terms under which orders are accepted that producers
-//! write directly to a work queue.
+//! Permissions of partners whose requests carry no API key: producers that write direct orders to a work queue.
 //!
-//! The checks and their order are those of an HTTP request. [`PartnerGrants::find`]: the partner exists and
-//! is active. Then the caller checks the rate. [`PartnerGrant::check`]: no signature is required, the partner
-//! has the scope, and the account is within its reach.
+//! The checks and their order are the same as for an HTTP request. [`PartnerGrants::find`] checks that the partner
+//! exists and is active. Then the caller checks the rate. [`PartnerGrant::check`] checks that no signature is required,
+//! that the partner has the scope, and that the account is within its reach.
 //!
-//! Only keys have scopes, and a direct order carries no key. Therefore a partner has the union of the scopes of
-//! its active keys (listed in its record, and neither revoked nor expired). A direct order can do nothing that the partner could
-//! not do over HTTP, and a partner without active keys can do nothing.
+//! Scopes belong to keys, and a direct order carries no key. A partner therefore has the union of the scopes of its
+//! active keys (listed in its record, neither revoked nor expired). A direct order can do nothing that the partner
+//! could not do over HTTP, and a partner without active keys can do nothing.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -25,7 +24,7 @@ use crate::ports::api_keys::ApiKeys;
 use crate::ports::fault::StoreFault;
 use crate::ports::world::World;
 
-/// The reason why the terms of a partner do not allow an order, as a sentence for operators.
+/// Why a direct order is not allowed, as a sentence for operators.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Denial {
     /// There is no such partner.
@@ -50,7 +49,7 @@ pub enum Denial {
         /// The required scope.
         scope: Scope,
     },
-    /// The partner may not access the account, which may not even exist.
+    /// The partner may not access the account, which may not exist.
     #[error("the account {account} is outside the reach of partner {partner}; extend its reach, then replay")]
     OutOfReach {
         /// The account.
@@ -63,7 +62,7 @@ pub enum Denial {
 /// An active partner, with the scopes of its active keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PartnerGrant {
-    /// The partner at the time of the read.
+    /// The record of the partner when it was read.
     pub partner: Partner,
     /// The union of the scopes of its active keys.
     pub scopes: Vec<Scope>,
@@ -76,10 +75,10 @@ impl OfPartner for PartnerGrant {
 }
 
 impl PartnerGrant {
-    /// Checks that an order of this kind on this account is within the terms.
+    /// Checks that an order of this kind on this account is allowed.
     ///
     /// # Errors
-    /// [`Denial`] when it is not.
+    /// [`Denial`] if it is not.
     pub fn check(&self, kind: TransactionKind, account: AccountKey) -> Result<(), Denial> {
         let Self { partner, scopes } = self;
         if partner.signature_required {
@@ -114,16 +113,15 @@ impl PartnerGrants {
         Self { partners, keys, cache: PartnerCache::new(Arc::clone(&world)), world }
     }
 
-    /// Returns a partner that exists and is active. When it is not cached, this reads the partner and each of its
-    /// keys from the store.
+    /// Returns a partner if it exists and is active. On a cache miss this reads the partner and each of its keys.
     ///
     /// # Errors
-    /// [`StoreFault`] when they cannot be read.
+    /// [`StoreFault`] when the store cannot be read.
     pub async fn find(&self, id: &PartnerId) -> Result<Result<Arc<PartnerGrant>, Denial>, StoreFault> {
         self.cache.get_or_load(id, self.read(id)).await
     }
 
-    /// Returns the standing of a grant that is looked up after this call.
+    /// Returns the [`Standing`] of grants that are looked up after this call.
     pub fn standing(&self) -> Standing {
         self.cache.standing()
     }
@@ -143,7 +141,7 @@ impl PartnerGrants {
             PartnerStatus::Suspended => return Ok(Answer::Refused(Denial::Suspended(id.clone()))),
         }
         let records = try_join_all(partner.keys.iter().map(|key| self.keys.find(&key.id))).await?;
-        // A key that expires while the grant is cached counts until it is read again.
+        // A key that expires while the grant is cached stays valid until the next read.
         let (active, now) = (records.into_iter().flatten(), self.world.now());
         let active = active.filter(|record| record.is_valid_at(now) && record.partner == *id);
         let scopes: BTreeSet<Scope> = active.flat_map(|record| Scope::of_stored(&record.scopes)).collect();
@@ -179,7 +177,7 @@ mod tests {
         assert_eq!(grant.check(Deposit, account(1)), Ok(()));
         assert_eq!(grant.check(Withdrawal, account(1)), without(Scope::Withdraw));
         assert_eq!(grant.check(Deposit, account(2)), outside);
-        // As over HTTP: the scope is checked first, and `admin` does not include it.
+        // The scope is checked first, as over HTTP. `admin` does not include it.
         assert_eq!(grant.check(Withdrawal, account(2)), without(Scope::Withdraw));
         grant.scopes = vec![Scope::Withdraw, Scope::Admin];
         assert_eq!(grant.check(Withdrawal, account(1)), Ok(()));

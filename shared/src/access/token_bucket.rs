@@ -1,7 +1,7 @@
 //! A token bucket that limits the request rate of a partner.
 //!
-//! All arithmetic uses integers: the level is counted in billionths of a request, and each nanosecond adds as
-//! many of them as requests are allowed per second. So nothing is rounded, however short the intervals are.
+//! The level is an integer in billionths of a request. Each nanosecond adds as many units as requests are allowed per
+//! second, so nothing is rounded, however short the intervals are.
 
 use std::time::Duration;
 
@@ -9,16 +9,15 @@ use crate::domain::partner::RequestRate;
 
 /// One request, in units of the bucket level.
 const REQUEST: u64 = 1_000_000_000;
-/// Nanoseconds per second.
 const SECOND_NS: u64 = 1_000_000_000;
 
 /// The token bucket of one partner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bucket {
     level: u64,
-    /// The time of `level`, since the start of the process.
+    /// The uptime of the process at which `level` was computed.
     at: Duration,
-    /// The time at which the rate has allowed all work that was accepted whatever its size.
+    /// The uptime at which the rate will have covered all work accepted by [`Self::owe`].
     paid_at: Duration,
 }
 
@@ -27,12 +26,11 @@ pub struct Bucket {
 pub struct RateStatus {
     /// The current rate.
     pub rate: RequestRate,
-    /// The number of requests that may follow at once.
+    /// The number of requests that are allowed immediately.
     pub remaining: u64,
-    /// Seconds until the bucket is full again without further requests, rounded up.
+    /// Seconds until the bucket is full if no request follows, rounded up.
     pub full_in_s: u64,
-    /// Seconds until there is room for one request, rounded up and at least 1, when this one is refused;
-    /// `None` when this one is allowed.
+    /// Seconds until one request is allowed, rounded up and at least 1; `None` if this request is allowed.
     pub retry_in_s: Option<u64>,
 }
 
@@ -42,7 +40,7 @@ impl Bucket {
         Self { level: capacity(rate), at: now, paid_at: Duration::ZERO }
     }
 
-    /// Takes one token, if there is one. The rate may differ from that of the previous call.
+    /// Takes one token if there is one. The rate may differ from the previous call.
     pub fn take(&mut self, rate: RequestRate, now: Duration) -> RateStatus {
         self.fill(rate, now);
         let taken = self.level.checked_sub(REQUEST);
@@ -56,12 +54,12 @@ impl Bucket {
         }
     }
 
-    /// Adds work that was accepted whatever its size, such as the items of a batch.
+    /// Adds work that is accepted regardless of its size, such as the items of a batch.
     pub fn owe(&mut self, items: u64, rate: RequestRate, now: Duration) {
         self.paid_at = self.paid_at.max(now).saturating_add(time_of(items, rate));
     }
 
-    /// Returns the seconds until no more such work than a burst is left, rounded up; `None` if this is so already.
+    /// Returns the seconds until the work added by [`Self::owe`] fits in a burst, rounded up; `None` if it fits now.
     pub fn in_debt_for_s(&self, rate: RequestRate, now: Duration) -> Option<u64> {
         let left = self.paid_at.saturating_sub(now).saturating_sub(time_of(rate.burst.into(), rate));
         let whole = left.as_secs().saturating_add(u64::from(left.subsec_nanos() > 0));
@@ -69,7 +67,7 @@ impl Bucket {
     }
 
     fn fill(&mut self, rate: RequestRate, now: Duration) {
-        // A clock that stands still or goes back adds nothing.
+        // A clock that stands still or goes back adds no tokens.
         let elapsed = u64::try_from(now.saturating_sub(self.at).as_nanos()).unwrap_or(u64::MAX);
         let gained = elapsed.saturating_mul(u64::from(rate.per_second));
         self.level = self.level.saturating_add(gained).min(capacity(rate));
@@ -81,13 +79,13 @@ fn capacity(rate: RequestRate) -> u64 {
     u64::from(rate.burst.max(1)).saturating_mul(REQUEST)
 }
 
-/// Returns the time in which the rate allows that many requests.
+/// Returns how long the rate needs for this many requests.
 fn time_of(requests: u64, rate: RequestRate) -> Duration {
     let ns = requests.saturating_mul(SECOND_NS).checked_div(rate.per_second.into()).unwrap_or_default();
     Duration::from_nanos(ns)
 }
 
-/// Returns the time in seconds in which this amount is added, rounded up.
+/// Returns how many seconds the rate needs to add this amount of level units, rounded up.
 fn seconds(amount: u64, rate: RequestRate) -> u64 {
     amount.div_ceil(u64::from(rate.per_second.max(1))).div_ceil(SECOND_NS)
 }
@@ -133,7 +131,7 @@ mod tests {
 
     #[test]
     fn the_retry_delay_of_an_empty_bucket_is_one_second() {
-        // One per second is the lowest rate; filling a bucket of 60 takes a minute.
+        // One per second is the lowest rate. A bucket of 60 fills in a minute.
         let rate = rate(1, 60);
         let mut bucket = Bucket::full(rate, ms(0));
         for _ in 0..60 {
@@ -169,8 +167,8 @@ mod tests {
     }
 
     proptest! {
-        /// In any interval, at most the burst plus the rate times the interval pass; and no fewer, when enough
-        /// requests were made.
+        /// In any interval, at most the burst plus the rate times the interval pass, and no fewer if enough requests
+        /// arrive.
         #[test]
         fn never_more_than_the_burst_and_the_rate(
             per_second in 1_u32..1000,
@@ -193,7 +191,7 @@ mod tests {
                 if !was_refused {
                     continue;
                 }
-                // Once the bucket was empty, no token is lost until it is full again.
+                // After the bucket was empty, no token is lost until it is full again.
                 let least = now.as_nanos() * u128::from(per_second) / u128::from(SECOND_NS);
                 prop_assert!(bucket.level < REQUEST || passed <= least + u128::from(burst));
             }

@@ -1,5 +1,5 @@
-//! The signatures of requests that have no id of their own, so that each is accepted once. A signature is recorded before
-//! its request has any effect, and kept until no process accepts it any more because of its age.
+//! Replay protection for signed requests without an id: each signature is accepted once. A signature is recorded before
+//! its request has any effect, and kept until every process rejects it because of its age.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,28 +10,27 @@ use crate::ports::fault::StoreFault;
 use crate::ports::records::{Collection, Records};
 use crate::ports::sync_store::Swapped;
 
-/// Largest age of a signature that can be configured. An entry does not depend on the configuration: processes can have
-/// different ones, and it can change.
+/// Highest maximum age of a signature that can be configured. Entries do not depend on the configured value, because it
+/// can change and can differ between processes.
 pub const SIGNATURE_AGE_MAX: Duration = Duration::from_secs(3600);
-/// Time for which an entry is kept longer: the clocks of two processes differ by less. Azure refuses requests of a process
-/// whose clock is wrong by 15 minutes.
+/// How much longer an entry is kept. It exceeds the clock difference between two processes: Azure rejects requests of a
+/// process whose clock is off by 15 minutes.
 const CLOCKS_DIFFER_MAX: Duration = Duration::from_secs(1800);
-/// Number of entries in one listing request.
 const LISTING_LEN: usize = 1000;
-/// Maximum number of entries that a sweep removes.
+/// Maximum number of entries that one sweep removes.
 pub const SWEPT_MAX: usize = 100_000;
 
 /// A verified signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SignatureUse {
-    /// The time of its creation, according to its parameters.
+    /// The creation time in the signature parameters.
     pub created_at: Timestamp,
-    /// A hash of the signature and its partner.
+    /// A hash over the signature and its partner.
     pub hash: [u8; 32],
 }
 
 impl SignatureUse {
-    /// Returns the id of the entry. The entries are ordered by the time at which they expire.
+    /// Returns the id of the entry, which sorts by expiry time.
     fn id(&self) -> String {
         format!("{}-{}", second(self.created_at.after(SIGNATURE_AGE_MAX)), hex::encode(self.hash))
     }
@@ -45,24 +44,24 @@ fn second(time: Timestamp) -> String {
 pub struct UsedSignatures(Arc<dyn Records>);
 
 impl UsedSignatures {
-    /// Returns the used signatures of a store.
+    /// Returns a handle to the used signatures of a store.
     pub fn new(store: &Store) -> Self {
         Self(Arc::clone(&store.records))
     }
 
-    /// Records the use of a signature. Returns `false` if it was used before, by any process. One operation of the store.
+    /// Records the use of a signature in one store operation. Returns `false` if any process recorded it before.
     ///
     /// # Errors
-    /// [`StoreFault`]: the use may be recorded, so the request must be refused, and signed again.
+    /// [`StoreFault`]; the use may be recorded, so the request must be rejected and signed again.
     pub async fn use_once(&self, signature: &SignatureUse) -> Result<bool, StoreFault> {
         let saved = self.0.save(Collection::UsedSignatures, &signature.id(), "", None).await?;
         Ok(matches!(saved, Swapped::Done(_)))
     }
 
-    /// Removes the signatures that no process accepts any more, at most [`SWEPT_MAX`]. Returns their number.
+    /// Removes at most [`SWEPT_MAX`] signatures that every process rejects by now. Returns how many were removed.
     ///
     /// # Errors
-    /// [`StoreFault`]; what was removed before stays removed.
+    /// [`StoreFault`]; entries removed so far stay removed.
     pub async fn sweep(&self, now: Timestamp) -> Result<usize, StoreFault> {
         let expired_before = second(now.before(CLOCKS_DIFFER_MAX));
         let mut removed = 0_usize;
@@ -90,7 +89,6 @@ mod tests {
     use crate::adapters::memory::world::TestWorld;
     use crate::ports::world::World as _;
 
-    /// The number of entries.
     async fn entries(store: &Store) -> usize {
         store.records.list(Collection::UsedSignatures, "", None, 10_000).await.unwrap().len()
     }
@@ -119,7 +117,7 @@ mod tests {
         let used = UsedSignatures::new(&store);
         let signature = SignatureUse { created_at: world.now(), hash: [1; 32] };
         assert!(used.use_once(&signature).await.unwrap());
-        // The largest age, and a process whose clock is late.
+        // The maximum age, checked by a process whose clock is late.
         world.advance(SIGNATURE_AGE_MAX + CLOCKS_DIFFER_MAX);
         assert_eq!((used.sweep(world.now()).await.unwrap(), entries(&store).await), (0, 1));
         assert!(!used.use_once(&signature).await.unwrap());

@@ -1,5 +1,5 @@
-//! The bodies that are stored of a batch in the payload store. The name of each contains its digest, and a body is used
-//! only if it has the digest that the record of the batch, or a body that the record refers to, contains.
+//! The stored bodies of a batch. The name of a body contains the start of its digest. A body is used only if its digest
+//! equals the one in the record of the batch, or in a body that the record refers to.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,25 +14,25 @@ use crate::domain::ids::{BatchId, PartnerId};
 use crate::ports::fault::{StoreFault, chain};
 use crate::ports::payload_store::PayloadStore;
 
-/// Prefix of the names.
+/// Prefix of the names of all bodies.
 pub const BATCHES: &str = "batch-";
 /// Number of bytes of the digest in a name.
 const NAMED_DIGEST_BYTES: usize = 8;
 
-/// A body of a batch.
+/// The kind of a body of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Blob {
-    /// A part of the document.
+    /// A part of the document, by number.
     Part(u32),
     /// The list of the parts.
     Parts,
-    /// A chunk, by the split that made it.
+    /// A chunk: the split that created it, and its number.
     Chunk(Uuid, u32),
     /// The list of the chunks of a split.
     Manifest(Uuid),
-    /// The results of a chunk.
+    /// The results of a chunk: the split that created it, and its number.
     Outcome(Uuid, u32),
-    /// A page of the results of the batch.
+    /// A page of the results of the batch, by number.
     Page(u32),
     /// The list of the pages.
     Pages,
@@ -65,7 +65,7 @@ pub fn digest_of(body: &[u8]) -> Digest {
 }
 
 impl Blobs {
-    /// Creates the access to the bodies of an upload.
+    /// Returns a handle to the bodies of one upload of a batch.
     pub fn new(payloads: Arc<dyn PayloadStore>, key: &BatchKey, upload: Uuid) -> Self {
         Self { payloads, prefix: prefix(key, upload) }
     }
@@ -73,17 +73,17 @@ impl Blobs {
     /// Stores a body, and returns its digest.
     ///
     /// # Errors
-    /// [`StoreFault`]: it may have been stored.
+    /// [`StoreFault`]; the body may have been stored.
     pub async fn put(&self, blob: Blob, body: &[u8]) -> Result<Digest, StoreFault> {
         let digest = digest_of(body);
         self.payloads.put(&self.name(blob, digest), body).await?;
         Ok(digest)
     }
 
-    /// Reads a body with that digest; `None` if it does not exist, or is not the one that was written.
+    /// Reads a body; `None` if it is missing or does not have this digest.
     ///
     /// # Errors
-    /// [`StoreFault`] when the store cannot be used.
+    /// [`StoreFault`] when the store is unavailable.
     pub async fn get(&self, blob: Blob, digest: Digest) -> Result<Option<Vec<u8>>, StoreFault> {
         let name = self.name(blob, digest);
         let body = match self.payloads.get(&name).await {
@@ -103,7 +103,7 @@ impl Blobs {
         }))
     }
 
-    /// Removes bodies that are not needed any more. What remains after a fault is removed by the sweep.
+    /// Removes bodies that are no longer needed. Logs a fault; the sweep removes the remaining bodies.
     pub async fn remove_all(&self, blobs: Vec<(Blob, Digest)>) {
         let names: Vec<String> = blobs.into_iter().map(|(blob, digest)| self.name(blob, digest)).collect();
         let removals: Vec<_> = names.iter().map(|name| self.payloads.delete(name)).collect();
@@ -129,24 +129,24 @@ impl Blobs {
     }
 }
 
-/// Partners can have names with characters that names of payloads do not allow.
+/// The partner is hex-encoded, because its name may contain characters that payload names do not allow.
 fn prefix(key: &BatchKey, upload: Uuid) -> String {
     let BatchKey { partner, batch } = key;
     format!("{BATCHES}{}-{}-{}", hex::encode(partner.as_str()), batch.simple(), upload.simple())
 }
 
-/// The content of the name of a body.
+/// The parts of the name of a body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Named {
     /// The batch.
     pub key: BatchKey,
     /// The upload.
     pub upload: Uuid,
-    /// Whether it belongs to the results, which are kept after the batch is completed.
+    /// Whether the body belongs to the results, which are kept after the batch is completed.
     pub is_result: bool,
 }
 
-/// Parses a name; `None` if it is not the name of a body of a batch.
+/// Parses the name of a body; `None` for any other name.
 pub fn parse(name: &str) -> Option<Named> {
     let mut parts = name.strip_prefix(BATCHES)?.split('-');
     let partner = String::from_utf8(hex::decode(parts.next()?).ok()?).ok()?;

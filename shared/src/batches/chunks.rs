@@ -1,5 +1,5 @@
-//! Divides items into chunks. A chunk contains all items of its accounts, or a link of a chain: then it
-//! may be posted only after the chunk before.
+//! Divides items into chunks. A chunk contains all items of its accounts, or is a link of a chain of chunks with common
+//! accounts. A link may be posted only after the link before it.
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -9,15 +9,15 @@ use super::items::{self, RAW_BYTES_MAX, Stored, Undecodable};
 use crate::domain::batch::{Digest, Item};
 use crate::domain::journal::PAGE_ENTRIES_MAX;
 
-/// Largest number of items in a chunk: twenty full commits of one account.
+/// Maximum number of items in a chunk: twenty full commits of one account.
 pub const CHUNK_ITEMS_MAX: usize = 20 * PAGE_ENTRIES_MAX;
 
-/// A chunk in the manifest.
+/// The manifest entry of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChunkEntry {
     /// The digest of the body.
     pub digest: [u8; 32],
-    /// The number of the chunk whose outcome must be counted first, if there is one.
+    /// The chunk whose outcome must be counted first, if any.
     pub after: Option<u32>,
 }
 
@@ -28,7 +28,7 @@ impl ChunkEntry {
     }
 }
 
-/// Returns the bodies of all chunks of a split.
+/// Returns the kinds and digests of all chunks of a split.
 pub(super) fn bodies(split: Uuid, chunks: &[ChunkEntry]) -> impl Iterator<Item = (Blob, Digest)> {
     (0..).zip(chunks).map(move |(number, chunk)| (Blob::Chunk(split, number), chunk.digest()))
 }
@@ -43,19 +43,19 @@ impl Stored for ChunkEntry {
     }
 }
 
-/// A chunk to store.
+/// A chunk to be stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chunk {
-    /// Whether it may be posted only after the chunk before it, because it contains items of the same account.
+    /// Whether the previous chunk must be posted first, because it contains items of the same account.
     pub is_link: bool,
-    /// Its items before compression.
+    /// The encoded items, before compression.
     pub raw: Vec<u8>,
 }
 
-/// Divides items, in the order of the document, into chunks of at most `items_max` items. Those of an account are in one
-/// chunk, or in a chain of chunks.
+/// Divides items, given in document order, into chunks of at most `items_max` items. The items of an account are in one
+/// chunk, or in one chain of chunks.
 pub fn divide(mut items: Vec<Item>, items_max: usize) -> Vec<Chunk> {
-    // Accounts in the order of their positions. Stable: the items of an account stay in order.
+    // Orders accounts by position. The sort is stable, so the items of an account stay in order.
     items.sort_by_cached_key(|item| (item.account.position(), item.account));
     let mut chunker = Chunker { items_max, raw: Vec::new(), items: 0, done: Vec::new() };
     for of_account in items.chunk_by(|one, other| one.account == other.account) {
@@ -92,7 +92,7 @@ impl Chunker {
             (self.raw, self.items) = (own, ends.len());
             return;
         }
-        // Each link of the chain is a chunk of its own.
+        // Each link of the chain is a separate chunk.
         let (mut from, mut is_link) = (0, false);
         for end in ends.iter().map(|end| end.saturating_sub(start)) {
             let row = own.get(from..end).unwrap_or_default();
@@ -121,7 +121,7 @@ mod tests {
     use crate::batches::testing::item;
     use std::collections::BTreeMap;
 
-    /// Checks that the chunks contain the lines, and that each account is in one chain of chunks in order.
+    /// Checks that the chunks contain all lines, and that each account is in one chain of chunks in order.
     fn check(chunks: &[Chunk], lines: u32) {
         let (mut all, mut last) = (Vec::new(), BTreeMap::new());
         for (number, chunk) in chunks.iter().enumerate() {

@@ -1,5 +1,5 @@
-//! The controller: counts the outcome of each chunk once, sends the chunks that waited for it, and completes the batch
-//! when all are counted.
+//! The controller counts the outcome of each chunk once, sends the chunks that waited for it, and completes the batch
+//! when all chunks are counted.
 
 use std::collections::BTreeSet;
 
@@ -19,8 +19,8 @@ use crate::ports::fault::StoreFault;
 use crate::ports::operations::metered;
 
 impl Batches {
-    /// Counts outcomes of one batch, unless it is stopped: then their chunks are posted again afterwards, which has no
-    /// other effect. Can be repeated at any time.
+    /// Counts outcomes of one batch. Ignores them if the batch is stopped; their chunks are posted again afterwards,
+    /// which has no further effect. Can be repeated at any time.
     ///
     /// # Errors
     /// [`BatchFault`]
@@ -31,7 +31,7 @@ impl Batches {
                 return Ok(None);
             }
             for ChunkOutcome { key: _, split, chunk, results, totals, operations } in outcomes {
-                // Another initiator's chunks are not part of the batch.
+                // Chunks of another split do not belong to the batch.
                 if split_of(&batch) == Some(*split) {
                     is_changed |= batch.count(*chunk, *results, totals, operations)?;
                 }
@@ -45,18 +45,18 @@ impl Batches {
         let (manifest, progress) = match &batch.phase {
             Phase::Posting { manifest, progress, .. } => (manifest, progress),
             Phase::Received | Phase::Splitting => return Ok(()),
-            // The process that completed it may have ended before it did this.
+            // The process that completed the batch may have crashed before this step.
             Phase::Completed { .. } | Phase::Cancelled { .. } => return Ok(self.records.close(key).await?),
         };
         let chunks = self.manifests.read(&batch, manifest).await?;
-        // Also after chunks that were counted before: this process may have ended before it sent the next ones.
+        // Done for chunks counted earlier too, because that process may have crashed before it sent the next ones.
         let reported: BTreeSet<u32> = outcomes.iter().map(|outcome| outcome.chunk).collect();
         let is_next = |entry: &ChunkEntry| entry.after.is_some_and(|after| reported.contains(&after));
         self.send_ready(key, &chunks, progress, is_next).await?;
         self.complete_if_counted(&batch).await
     }
 
-    /// Lets a chunk be posted again, to learn its outcome from its rows.
+    /// Sends the chunk to be posted again, so that its outcome is derived from its transaction rows.
     ///
     /// # Errors
     /// [`BatchFault`]
@@ -65,7 +65,6 @@ impl Batches {
         self.send(messages::post_queue(chunk, self.queue_count), named).await
     }
 
-    /// Completes a batch whose chunks are all counted.
     pub(super) async fn complete_if_counted(&self, batch: &Batch) -> Result<(), BatchFault> {
         let Phase::Posting { manifest, progress, .. } = &batch.phase else { return Ok(()) };
         if usize::try_from(manifest.chunks) != Ok(progress.outcomes.len()) {
@@ -94,7 +93,7 @@ impl Batches {
         let now = self.world.now();
         let complete = |batch: Batch| match batch.complete(results, now, &operations) {
             Ok(completed) => Ok(Some(completed)),
-            // Another controller completed it.
+            // Another controller has completed it.
             Err(NotAllowed::Phase(_)) => Ok(None),
             Err(other) => Err(other),
         };
@@ -108,7 +107,7 @@ impl Batches {
         Ok(())
     }
 
-    /// Stores the results of all items in the order of the document. Returns the digest of the list of pages.
+    /// Stores the results of all items in document order. Returns the digest of the list of pages.
     async fn store_results(
         &self,
         blobs: &Blobs,
@@ -125,7 +124,7 @@ impl Batches {
         });
         let mut reads = reads.buffered(BLOBS_AT_ONCE);
         let items = progress.totals.sum().count;
-        // 56 bytes an item: 56 MB for the largest batch.
+        // 56 bytes per item: 56 MB for the largest batch.
         let mut results: Vec<ItemResult> = Vec::with_capacity(usize::try_from(items).unwrap_or(0));
         while let Some(mut read) = reads.try_next().await? {
             results.append(&mut read);
@@ -148,7 +147,7 @@ impl Batches {
         pages.finish().await
     }
 
-    /// Removes what is not needed after the completion. What remains is swept.
+    /// Removes bodies that are not needed after completion. The sweep removes any that remain.
     async fn remove_sources(
         &self,
         blobs: &Blobs,
@@ -172,7 +171,7 @@ fn split_of(batch: &Batch) -> Option<uuid::Uuid> {
     }
 }
 
-/// Stores pages as they become complete, some at once.
+/// Stores pages as they are completed, several concurrently.
 struct Pages<'a> {
     batches: &'a Batches,
     blobs: &'a Blobs,

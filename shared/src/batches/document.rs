@@ -1,7 +1,7 @@
 //! Divides the items of a document into parts while the document arrives, in bounded memory.
 //!
-//! The items are distributed over [`LANES`] by their accounts. A part contains items of one lane, in the order of the
-//! document, so an initiator can read the items of an account together without reading the whole document.
+//! Items are distributed over [`LANES`] by account. A part contains items of one lane in document order, so an
+//! initiator can read all items of an account without reading the whole document.
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -10,17 +10,17 @@ use super::items::{self, InvalidItem, RAW_BYTES_MAX, Stored, Undecodable};
 use crate::domain::batch::{Digest, Item, Tally};
 use crate::domain::ids::AccountKey;
 
-/// Number of groups of accounts. A document with fewer items than fill a part for each has fewer.
+/// Number of account groups. Groups that do not fill a part are merged at the end of the document.
 pub const LANES: u16 = 32;
-/// Size of a part at which it is complete, in bytes before compression: 8 MiB for all lanes of an upload.
+/// Size at which a part is complete, in bytes before compression: 8 MiB for all lanes of an upload.
 const PART_BYTES: usize = 256 * 1024;
-/// Longest reason of an invalid item that is kept, in characters.
+/// Maximum length of the stored reason of an invalid item, in characters.
 const REASON_CHARS_MAX: usize = 500;
 
-/// A part in the list of parts.
+/// The entry of a part in the list of parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartEntry {
-    /// Parts with a common account have the same lane. `None` for a part of invalid items.
+    /// The lane. Parts that share an account have the same lane. `None` for a part of invalid items.
     pub lane: Option<u16>,
     /// The digest of the body.
     pub digest: [u8; 32],
@@ -45,34 +45,34 @@ impl Stored for PartEntry {
     }
 }
 
-/// A part to store.
+/// A part to be stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part {
     /// As [`PartEntry::lane`].
     pub lane: Option<u16>,
-    /// Its items before compression.
+    /// The encoded items, before compression.
     pub raw: Vec<u8>,
 }
 
-/// What is known of a document at its end, besides its parts.
+/// The digest and the totals of a complete document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Summary {
     /// The digest of the items.
     pub content: Digest,
-    /// The items that are valid in form.
+    /// Count and sums of the items that are valid in form.
     pub valid: Tally,
-    /// Number of the other items.
+    /// Number of invalid items.
     pub invalid: u64,
 }
 
 #[derive(Default)]
 struct Lane {
     raw: Vec<u8>,
-    /// Whether a part of the lane is complete.
+    /// Whether a full part of the lane was already returned.
     has_parts: bool,
 }
 
-/// Divides a document. Needs about 10 MiB.
+/// Divides one document into parts. Needs about 10 MiB of memory.
 pub struct DocumentWriter {
     lanes: Vec<Lane>,
     invalid: Vec<u8>,
@@ -94,22 +94,22 @@ impl Default for DocumentWriter {
 }
 
 impl DocumentWriter {
-    /// Returns the number of items so far.
+    /// Returns the number of items added so far.
     pub const fn len(&self) -> u64 {
         self.valid.count.saturating_add(self.invalid_count)
     }
 
-    /// Returns whether there is no item so far.
+    /// Returns whether no item was added so far.
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Returns the items so far that are valid in form.
+    /// Returns count and sums of the valid items added so far.
     pub const fn valid(&self) -> &Tally {
         &self.valid
     }
 
-    /// Adds the next item. Returns a part that is complete.
+    /// Adds the next item. Returns the part that it completes, if any.
     pub fn add(&mut self, item: &Item) -> Option<Part> {
         let number = lane_of(item.account);
         let lane = self.lanes.get_mut(usize::from(number))?;
@@ -125,7 +125,7 @@ impl DocumentWriter {
         Some(Part { lane: Some(number), raw: std::mem::take(&mut lane.raw) })
     }
 
-    /// Adds the next item, which breaks a rule. Returns a part that is complete.
+    /// Adds the next item, which is invalid. Returns the part that it completes, if any.
     pub fn add_invalid(&mut self, item: InvalidItem) -> Option<Part> {
         let reason = item.reason.chars().take(REASON_CHARS_MAX).collect();
         let start = self.invalid.len();
@@ -139,10 +139,10 @@ impl DocumentWriter {
         Some(Part { lane: None, raw: std::mem::take(&mut self.invalid) })
     }
 
-    /// Ends the document. Returns the remaining parts, and the summary.
+    /// Ends the document. Returns the remaining parts and the summary.
     pub fn finish(self) -> (Vec<Part>, Summary) {
         let mut parts = Vec::new();
-        // Lanes without a part share one: they have no account in common.
+        // Lanes without a full part are merged. They have no account in common.
         let mut shared: Option<(u16, Vec<u8>)> = None;
         for (number, lane) in (0..LANES).zip(self.lanes).filter(|(_, lane)| !lane.raw.is_empty()) {
             if lane.has_parts {
@@ -171,7 +171,7 @@ impl DocumentWriter {
     }
 }
 
-/// Returns the lane of an account: adjacent accounts have the same, so that a chunk contains adjacent accounts.
+/// Returns the lane of an account. Adjacent accounts have the same lane, so that a chunk contains adjacent accounts.
 fn lane_of(account: AccountKey) -> u16 {
     let lane = u128::from(account.position()).saturating_mul(LANES.into()) >> AccountKey::POSITION_BITS;
     u16::try_from(lane).expect("a position has no more bits")

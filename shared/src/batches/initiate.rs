@@ -1,8 +1,7 @@
-//! The initiator: regroups the parts of a document by account into chunks, and begins to post them.
+//! The initiator regroups the parts of a document by account into chunks, and starts to post them.
 //!
-//! The chunks of an initiator are used only if it is the one that sets the phase: the names of its chunks and the
-//! digest of its manifest are stored with it. An initiator that was paused, or that splits differently, changes
-//! nothing.
+//! Only the initiator that sets the phase has its chunks used: the id of its split and the digest of its manifest are
+//! stored with the phase. A delayed initiator, or one that splits differently, therefore changes nothing.
 
 use std::collections::BTreeMap;
 
@@ -18,15 +17,15 @@ use crate::domain::batch::{Batch, BatchKey, Item, Manifest, NotAllowed, Phase};
 use crate::ports::operations::metered;
 use crate::ports::world::WorldExt as _;
 
-/// Size of the items that are regrouped together, in bytes before compression. Larger lanes are regrouped in several
-/// pieces, and their chunks are posted one after the other.
+/// Maximum size of the items regrouped together, in bytes before compression. A larger lane is regrouped in several
+/// pieces, whose chunks are posted one after the other.
 const PIECE_BYTES_MAX: u64 = 8 * 1024 * 1024;
-/// Number of pieces that are regrouped at once, each by a task that needs about four times the size of its piece.
+/// Number of pieces that are regrouped concurrently. Each needs about four times its size in memory.
 const PIECES_AT_ONCE: usize = 2;
 
 impl Batches {
-    /// Splits a batch and sends its chunks, or sends those again that are not counted, unless the batch is stopped: can
-    /// be repeated at any time.
+    /// Splits a batch and sends its chunks. If it is already split, sends the uncounted chunks again. Does nothing if
+    /// the batch is stopped. Can be repeated at any time.
     ///
     /// # Errors
     /// [`BatchFault`]
@@ -56,7 +55,7 @@ impl Batches {
             Phase::Posting { manifest, progress, .. } => {
                 let chunks = self.manifests.read(&batch, manifest).await?;
                 self.send_ready(key, &chunks, progress, |_| true).await?;
-                // Also if there is no chunk: all items are invalid.
+                // Needed if there is no chunk because all items are invalid.
                 self.complete_if_counted(&batch).await
             }
             Phase::Received | Phase::Splitting => Ok(()),
@@ -64,7 +63,7 @@ impl Batches {
         }
     }
 
-    /// Splits a batch, unless it is cancelled or split by another initiator first. Returns its current record.
+    /// Splits a batch, unless it is cancelled or another initiator splits it first. Returns the current record.
     async fn split(&self, batch: &Batch) -> Result<Option<Batch>, BatchFault> {
         let _memory = self.memory.acquire().await;
         let (blobs, split) = (self.blobs(batch), self.world.uuid());
@@ -96,7 +95,7 @@ impl Batches {
         split: Uuid,
     ) -> Result<Vec<ChunkEntry>, BatchFault> {
         let parts: Vec<PartEntry> = load(blobs, Blob::Parts, batch.document.parts).await?;
-        // While the chunks of some pieces are stored, the next pieces are regrouped.
+        // The next pieces are regrouped while chunks of earlier pieces are stored.
         let (batches, source, items_max) = (self.clone(), blobs.clone(), self.chunk_items_max);
         let regrouped = stream::iter(pieces(&parts)).map(move |piece| {
             let blobs = source.clone();
@@ -113,10 +112,10 @@ impl Batches {
         Ok(entries)
     }
 
-    /// Asks an initiator to work on a batch.
+    /// Sends the batch to an initiator.
     ///
     /// # Errors
-    /// [`BatchFault`]; it may have been asked.
+    /// [`BatchFault`]; the message may have been sent.
     pub async fn ask_initiator(&self, key: &BatchKey) -> Result<(), BatchFault> {
         let message = messages::Named::of(key.clone(), Vec::new());
         self.send(messages::split_queue(), &message).await
@@ -126,13 +125,13 @@ impl Batches {
 /// Parts of one lane that are regrouped together.
 struct Piece {
     parts: Vec<(u32, PartEntry)>,
-    /// Whether its chunks are links of one chain, because accounts of it are also in other pieces.
+    /// Whether its chunks are links of one chain, because other pieces contain the same accounts.
     is_chain: bool,
-    /// Whether it is the first piece of its lane.
+    /// Whether this is the first piece of its lane. Its first chunk starts the chain.
     is_first: bool,
 }
 
-/// A chunk to store.
+/// A compressed chunk to be stored.
 struct Compressed {
     /// As [`Chunk::is_link`](super::chunks::Chunk::is_link).
     is_link: bool,
@@ -161,7 +160,7 @@ async fn store(blobs: &Blobs, split: Uuid, number: u32, chunk: Compressed) -> Re
     Ok(ChunkEntry { digest, after: number.checked_sub(1).filter(|_| is_link) })
 }
 
-/// Returns the parts with valid items, lane by lane.
+/// Groups the parts with valid items into pieces, lane by lane.
 fn pieces(parts: &[PartEntry]) -> Vec<Piece> {
     let mut lanes: BTreeMap<u16, Vec<(u32, PartEntry)>> = BTreeMap::new();
     for (number, part) in (0..).zip(parts) {

@@ -1,4 +1,4 @@
-//! Receives documents, and answers questions about batches.
+//! Receives documents, and reads, awaits and cancels batches.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,10 +16,10 @@ use crate::ports::fault::StoreFault;
 use crate::ports::sync_store::Swapped;
 use crate::ports::world::WorldExt as _;
 
-/// Number of parts of an upload that are compressed and stored at once, each with at most 768 KiB in memory.
+/// Number of parts of an upload that are compressed and stored concurrently, with at most 768 KiB of memory each.
 const PARTS_AT_ONCE: usize = 4;
 
-/// Delays between two reads of a batch that a client waits for.
+/// First and maximum delay between two reads of a batch that a client waits for.
 const WAIT_FIRST: Duration = Duration::from_millis(50);
 const WAIT_LONGEST: Duration = Duration::from_secs(2);
 
@@ -29,9 +29,9 @@ const WAIT_LONGEST: Duration = Duration::from_secs(2);
 pub enum Submitted {
     /// The batch is stored.
     New(Batch),
-    /// A batch with this id and this content exists. The parts of this upload are not used.
+    /// A batch with this id and content exists. The parts of this upload are not used.
     Existing(Batch),
-    /// A batch with this id and another content exists.
+    /// A batch with this id but different content exists.
     KeyReused,
 }
 
@@ -39,7 +39,7 @@ pub enum Submitted {
 #[must_use]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Cancelled {
-    /// The batch is cancelled, now or before.
+    /// The batch is cancelled, by this call or before.
     Done(Batch),
     /// The batch is posting or completed.
     TooLate(Batch),
@@ -47,24 +47,24 @@ pub enum Cancelled {
     Unknown,
 }
 
-/// The parts of a document that is arriving. Some of them are compressed and stored while others arrive.
+/// The parts of a document that is being received. Parts are compressed and stored while later ones arrive.
 pub struct Upload {
-    /// Names the parts.
+    /// Part of the names of the bodies.
     id: uuid::Uuid,
     batches: Batches,
     blobs: Blobs,
     started: u32,
     storing: FuturesOrdered<BoxFuture<'static, Result<PartEntry, StoreFault>>>,
     stored: Vec<PartEntry>,
-    /// The list of the parts, if it may be stored.
+    /// The list of the parts, once it may be stored.
     list: Option<(Blob, Digest)>,
 }
 
 impl Upload {
-    /// Stores a part.
+    /// Starts to store a part.
     ///
     /// # Errors
-    /// [`StoreFault`], of this part or of one before; the upload has to be abandoned.
+    /// [`StoreFault`] of this part or an earlier one. The upload must be abandoned.
     pub async fn put(&mut self, Part { lane, raw }: Part) -> Result<(), StoreFault> {
         if self.storing.len() >= PARTS_AT_ONCE {
             self.one_stored().await?;
@@ -79,17 +79,17 @@ impl Upload {
         Ok(())
     }
 
-    /// Waits until the first part that is being stored is stored. Returns false if there is none.
+    /// Waits until the oldest pending part is stored. Returns `false` if no part is pending.
     async fn one_stored(&mut self) -> Result<bool, StoreFault> {
         let Some(entry) = self.storing.try_next().await? else { return Ok(false) };
         self.stored.push(entry);
         Ok(true)
     }
 
-    /// Stores the list of the parts, once they are all stored, and returns the document.
+    /// Waits until all parts are stored, stores their list, and returns the document.
     ///
     /// # Errors
-    /// [`StoreFault`]; the upload has to be abandoned.
+    /// [`StoreFault`]; the upload must be abandoned.
     pub async fn finish(&mut self, summary: Summary) -> Result<Document, StoreFault> {
         while self.one_stored().await? {}
         let list = items::encode(&self.stored);
@@ -100,7 +100,7 @@ impl Upload {
         Ok(Document { upload: self.id, parts, content, valid, invalid })
     }
 
-    /// Removes the parts, which no batch refers to. What remains is swept.
+    /// Removes the parts, to which no batch refers. The sweep removes any that remain.
     pub async fn abandon(mut self) {
         while self.one_stored().await.unwrap_or(true) {}
         let parts = (0..).zip(&self.stored).map(|(number, part)| (Blob::Part(number), part.digest()));
@@ -123,17 +123,17 @@ impl Batches {
         }
     }
 
-    /// Inserts the record of a batch whose parts are stored, and asks an initiator to split it. With the same content,
-    /// a repetition has no effect.
+    /// Inserts the record of a batch whose parts are stored, and sends the batch to an initiator. Repeating the call
+    /// with the same content has no further effect.
     ///
     /// # Errors
-    /// [`BatchFault`]: the batch may exist, and may be posted. A repetition is safe.
+    /// [`BatchFault`]; the batch may exist, and may be posted. A repetition is safe.
     pub async fn submit(&self, batch: Batch) -> Result<Submitted, BatchFault> {
-        // First: a batch that is not in this list could be forgotten.
+        // Done first, because a batch that is missing in this list could be forgotten.
         self.records.open(&batch.key, self.world.now()).await?;
         let not_known = match self.records.save(&batch, None).await {
             Ok(Swapped::Done(_)) => None,
-            // Also if the request was repeated on its way: then the first one may have inserted the record.
+            // May also follow a repetition of this request in transit: the first copy may have inserted the record.
             Ok(Swapped::Conflict) => Some(BatchFault::Contended),
             Err(fault) if fault.is_transient() => Some(fault.into()),
             Err(fault) => return Err(fault.into()),
@@ -153,7 +153,7 @@ impl Batches {
         self.repeat(&batch.key, batch.document.content).await
     }
 
-    /// Compares a repeated document with the batch that exists.
+    /// Compares a repeated document with the existing batch.
     ///
     /// # Errors
     /// [`BatchFault`]
@@ -162,7 +162,7 @@ impl Batches {
             return Err(BatchFault::Contended);
         };
         match existing.phase {
-            // The process that received it may have ended before it asked.
+            // The process that received the batch may have crashed before it sent this message.
             Phase::Received => self.ask_initiator(key).await?,
             Phase::Splitting | Phase::Posting { .. } if existing.hindrance.is_some() => {
                 self.ask_initiator(key).await?;
@@ -174,8 +174,8 @@ impl Batches {
         Ok(if is_same { Submitted::Existing(existing) } else { Submitted::KeyReused })
     }
 
-    /// Reads a batch. If a time to wait is given, waits for the end of the batch at most that long, or until the process drains.
-    /// An end that this process recorded is noticed at once.
+    /// Reads a batch. With a wait time, waits at most that long for the batch to end, or until the process drains. An
+    /// end recorded by this process is noticed immediately.
     ///
     /// # Errors
     /// [`StoreFault`]
@@ -184,7 +184,7 @@ impl Batches {
         let completions = self.poster.completions();
         let mut delay = WAIT_FIRST;
         loop {
-            // Before the record is read: it can end right after it.
+            // Registered before the read, because the batch can end right after it.
             let mut ended = std::pin::pin!(self.ended.notified());
             ended.as_mut().enable();
             let Some(found) = self.records.find(key).await? else { return Ok(None) };
@@ -198,10 +198,10 @@ impl Batches {
         }
     }
 
-    /// Cancels a batch of which nothing is posted.
+    /// Cancels a batch of which nothing is posted yet.
     ///
     /// # Errors
-    /// [`BatchFault`]: it may be cancelled.
+    /// [`BatchFault`]; the batch may have been cancelled.
     pub async fn cancel(&self, key: &BatchKey) -> Result<Cancelled, BatchFault> {
         let now = self.world.now();
         let cancel = |batch: Batch| match batch.cancel(now) {

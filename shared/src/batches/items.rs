@@ -1,5 +1,4 @@
-//! The stored form of items and of their results: one after the other in the format of postcard, compressed with
-//! Zstandard.
+//! The stored form of items and their results: consecutive values in the postcard format, compressed with Zstandard.
 
 use std::collections::BTreeMap;
 
@@ -12,9 +11,9 @@ use crate::domain::instruction::{Details, Instruction, TransactionKind};
 use crate::domain::money::{Amount, Balance, Currency};
 use crate::domain::rejection::RejectReason;
 
-/// Largest size of a body before compression, in bytes. A larger one is neither written nor expanded.
+/// Maximum size of a body before compression, in bytes. Larger bodies are neither written nor expanded.
 pub const RAW_BYTES_MAX: usize = 768 * 1024;
-/// Fast; higher levels make the bodies, which contain mostly random ids, hardly smaller.
+/// A fast level. Higher levels hardly reduce the bodies, which contain mostly random ids.
 const COMPRESSION_LEVEL: i32 = 1;
 
 /// An item that breaks a rule.
@@ -24,16 +23,16 @@ pub struct InvalidItem {
     pub line: u32,
     /// The partner's id of the transaction, if it could be read.
     pub message: Option<Uuid>,
-    /// The rules that it breaks.
+    /// The broken rules.
     pub reason: String,
 }
 
-/// A line of the results of a batch.
+/// One line of the results of a batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ResultLine {
-    /// Of an item that is valid in form.
+    /// The result of a valid item.
     Item(ItemResult),
-    /// Of another item.
+    /// An invalid item.
     Invalid(InvalidItem),
 }
 
@@ -47,7 +46,7 @@ impl ResultLine {
     }
 }
 
-/// Data that cannot be decoded, although its digest is right: a program of another version wrote it.
+/// Error for data that cannot be decoded although its digest matches, because a program of another version wrote it.
 #[derive(Debug, thiserror::Error)]
 pub enum Undecodable {
     /// The compression or the encoding is not valid.
@@ -58,19 +57,19 @@ pub enum Undecodable {
     Value(&'static str),
 }
 
-/// A value with a stored form.
+/// A value that can be stored.
 pub trait Stored: Sized {
     /// Appends the stored form.
     fn encode_to(&self, raw: &mut Vec<u8>);
 
-    /// Decodes the first value, and removes it from `raw`.
+    /// Decodes the first value, and advances `raw` past it.
     ///
     /// # Errors
     /// [`Undecodable`]
     fn decode_from(raw: &mut &[u8]) -> Result<Self, Undecodable>;
 }
 
-/// Compresses values that were appended to each other.
+/// Compresses encoded values.
 pub fn compress(raw: &[u8]) -> Vec<u8> {
     zstd::bulk::compress(raw, COMPRESSION_LEVEL).expect("memory is always large enough")
 }
@@ -95,12 +94,10 @@ pub fn decode<T: Stored>(body: &[u8]) -> Result<Vec<T>, Undecodable> {
     Ok(values)
 }
 
-/// Appends a row.
 pub(super) fn push(row: &impl Serialize, raw: &mut Vec<u8>) {
     *raw = postcard::to_extend(row, std::mem::take(raw)).expect("texts and numbers can always be written");
 }
 
-/// Decodes the first row, and removes it.
 pub(super) fn take<T: DeserializeOwned>(raw: &mut &[u8]) -> Result<T, Undecodable> {
     let (row, rest) = postcard::take_from_bytes(raw).map_err(|error| Undecodable::Form(Box::new(error)))?;
     *raw = rest;

@@ -1,7 +1,7 @@
 //! The queue messages of batches.
 //!
-//! A message to an initiator or to a processing worker only names a batch and its chunks; what is done is decided by
-//! the record of the batch. The outcome of a chunk is part of its message, which must have the seal of the bank.
+//! A message to an initiator or a processing worker only names a batch and its chunks. The record of the batch decides
+//! what is done. A chunk outcome is contained in its message, which must therefore carry the seal of the bank.
 
 use std::collections::BTreeMap;
 
@@ -18,14 +18,14 @@ use crate::domain::ids::{BatchId, PartnerId};
 use crate::messaging::envelope::seal::{Purpose, SEAL_MEMBER, Seal};
 use crate::ports::queue::QueueName;
 
-/// The kind of work of initiators.
+/// Queue kind of initiators.
 pub const SPLIT: &str = "batchsplit";
-/// The kind of work of processing workers.
+/// Queue kind of processing workers.
 pub const POST: &str = "batchpost";
-/// The kind of work of controllers.
+/// Queue kind of controllers.
 pub const COUNT: &str = "batchcount";
 
-/// Version of the messages.
+/// The version of messages that this program writes, and the highest that it reads.
 const VERSION: u32 = 1;
 
 /// Returns the queue of initiators.
@@ -44,12 +44,12 @@ pub fn post_queue(chunk: u32, queue_count: u16) -> QueueName {
     QueueName::of_partition(POST, partition.unwrap_or(0))
 }
 
-/// Returns the queues of all roles.
+/// Returns the queues of all batch roles.
 pub fn queues(queue_count: u16) -> Vec<QueueName> {
     [vec![split_queue(), count_queue()], post_queues(queue_count)].concat()
 }
 
-/// Returns whether a queue has messages of batches.
+/// Returns whether a queue carries messages of batches.
 pub fn is_of_batches(queue: &QueueName) -> bool {
     [SPLIT, POST, COUNT].contains(&queue.kind())
 }
@@ -62,7 +62,7 @@ pub fn post_queues(queue_count: u16) -> Vec<QueueName> {
 /// A message that cannot be decoded.
 #[derive(Debug, thiserror::Error)]
 pub enum Malformed {
-    /// It is not JSON of the form of its queue.
+    /// The body is not JSON of the expected form.
     #[error("it is not a message of a batch")]
     Form(#[from] serde_json::Error),
     /// A value is not valid.
@@ -76,11 +76,11 @@ pub enum Malformed {
     Unsealed,
 }
 
-/// The purposes of the seals under which attempts are recorded: an outcome keeps its own.
+/// The seals under which attempts are recorded. A chunk outcome keeps its own seal.
 const ATTEMPT_PURPOSES: [Purpose<'_>; 2] = [Purpose::ChunkOutcome, Purpose::Attempts];
 
-/// Returns the attempts recorded in a body; none if it has no valid seal. Anybody else who can write to the queue could
-/// stop a batch otherwise.
+/// Returns the attempts recorded in a body; none without a valid seal. Otherwise any program that can write to the
+/// queue could stop a batch.
 pub fn attempts_in(body: &[u8], seal: &Seal) -> Attempts {
     #[derive(Deserialize)]
     struct Recorded {
@@ -93,9 +93,8 @@ pub fn attempts_in(body: &[u8], seal: &Seal) -> Attempts {
     serde_json::from_slice(body).map_or(Attempts::NONE, |Recorded { attempts }| attempts)
 }
 
-/// Returns a body with these attempts in place of the recorded ones, under a seal. An outcome whose seal this process
-/// cannot verify is returned unchanged, because a process of the bank with another secret may have sealed it; so is a
-/// body that is not a message.
+/// Replaces the attempts recorded in a body, and seals it. Returns a body unchanged if it is not a message, or if it is
+/// an outcome whose seal this process cannot verify: a process of the bank with another secret may have sealed it.
 pub fn with_attempts(body: &[u8], attempts: &Attempts, seal: &Seal) -> Vec<u8> {
     let Ok(mut members) = serde_json::from_slice::<serde_json::Map<String, Value>>(body) else {
         return body.to_vec();
@@ -113,15 +112,15 @@ pub fn with_attempts(body: &[u8], attempts: &Attempts, seal: &Seal) -> Vec<u8> {
     seal.seal(purpose.unwrap_or(Purpose::Attempts), recorded)
 }
 
-/// A message that names a batch, and chunks of it.
+/// A message that names a batch, and some of its chunks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Named {
     /// The batch.
     pub key: BatchKey,
     /// The chunks.
     pub chunks: Vec<u32>,
-    /// The stop of the batch that this message ends, if it is the replay of a dead letter. Only the record and the dead
-    /// letter contain the id, so other messages cannot end a stop.
+    /// The stop that this message ends, if it is the replay of a dead letter. Only the record and the dead letter
+    /// contain this id, so no other message can end the stop.
     pub ends_stop: Option<Uuid>,
 }
 
@@ -137,7 +136,7 @@ struct NamedRow {
 }
 
 impl Named {
-    /// Creates a message about a batch, and chunks of it.
+    /// Creates a message about a batch and some of its chunks.
     pub const fn of(key: BatchKey, chunks: Vec<u32>) -> Self {
         Self { key, chunks, ends_stop: None }
     }
@@ -164,7 +163,7 @@ impl Named {
     }
 }
 
-/// Parses a body. A newer version may have any form besides its number.
+/// Parses a body. Checks the version first, because a newer version may differ in all other members.
 fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Malformed> {
     #[derive(Deserialize)]
     struct Version {
@@ -181,20 +180,20 @@ fn key(partner: &str, batch: Uuid) -> Result<BatchKey, Malformed> {
     Ok(BatchKey { partner, batch: BatchId::from_uuid(batch) })
 }
 
-/// The outcome of a chunk, as its rows prove it.
+/// The outcome of a chunk, derived from its transaction rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChunkOutcome {
     /// The batch.
     pub key: BatchKey,
-    /// The split that made the chunk.
+    /// The split that created the chunk.
     pub split: Uuid,
     /// The number of the chunk.
     pub chunk: u32,
-    /// The digest of the results of its items.
+    /// The digest of the item results.
     pub results: Digest,
-    /// The totals of its items.
+    /// The totals of the items.
     pub totals: Totals,
-    /// The storage operations of posting it.
+    /// The storage operations used to post the chunk.
     pub operations: OperationCounts,
 }
 
@@ -211,7 +210,7 @@ struct OutcomeRow {
 }
 
 impl ChunkOutcome {
-    /// Encodes the body, with the seal.
+    /// Encodes and seals the body.
     pub fn encode(&self, seal: &Seal) -> Vec<u8> {
         let Self { key: BatchKey { partner, batch }, split, chunk, results, totals, operations } = self;
         let row = OutcomeRow {
@@ -228,10 +227,10 @@ impl ChunkOutcome {
         seal.seal(Purpose::ChunkOutcome, body)
     }
 
-    /// Decodes a body.
+    /// Decodes a body, and verifies its seal.
     ///
     /// # Errors
-    /// [`Malformed`]; without a valid seal, the chunk may be posted again to learn its outcome ([`Self::named`]).
+    /// [`Malformed`]. For [`Malformed::Unsealed`], the chunk can be posted again to derive its outcome ([`Self::named`]).
     pub fn decode(body: &[u8], seal: &Seal) -> Result<Self, Malformed> {
         let row: OutcomeRow = parse(body)?;
         let key = key(&row.partner, row.batch)?;
@@ -244,7 +243,7 @@ impl ChunkOutcome {
         Ok(Self { key, split: row.split, chunk: row.chunk, results, totals, operations })
     }
 
-    /// Returns the chunk that a body without a valid seal names.
+    /// Returns the chunk that a body names, without verifying the seal.
     ///
     /// # Errors
     /// [`Malformed`]

@@ -1,17 +1,17 @@
-//! Batches: many instructions of a partner in one document, posted side by side.
+//! Batches: many instructions of a partner in one document, posted in parallel.
 //!
 //! 1. **Receive** ([`document`], [`intake`]): the document is divided into parts while it arrives. When all parts are
-//!    stored, the record of the batch is inserted, and only then the partner gets an answer.
-//! 2. **Initiate** ([`initiate`]): an initiator regroups the parts by account into chunks, stores them with their list,
-//!    the manifest, and sets the phase `posting` together with the manifest.
-//! 3. **Process** ([`process`], [`crate::posting::batch`]): workers post the chunks of that manifest, and report each outcome, which
-//!    they derive from the rows of the transactions.
+//!    stored, the record of the batch is inserted, and only then does the partner receive a response.
+//! 2. **Initiate** ([`initiate`]): an initiator regroups the parts by account into chunks, stores them with their list
+//!    (the manifest), and sets the phase `posting` together with the manifest.
+//! 3. **Process** ([`process`], [`crate::posting::batch`]): workers post the chunks of that manifest, and report each
+//!    outcome, which they derive from the transaction rows.
 //! 4. **Control** ([`control`]): a controller counts each chunk once, sends the next link of a chain, and completes the
 //!    batch with its totals and results.
 //!
-//! The record decides everything; messages only say that there is something to do. Each step can be repeated, by any
-//! process, at any time. A batch during whose work several processes ended is stopped ([`Batches::stop`]): its messages
-//! are ignored until an operator replays its dead letter.
+//! The record decides everything; messages only trigger work. Each step can be repeated by any process at any time. A
+//! batch that repeatedly crashes its workers is stopped ([`Batches::stop`]): its messages are ignored until an operator
+//! replays its dead letter.
 
 pub mod blobs;
 pub mod chunks;
@@ -57,16 +57,15 @@ use crate::ports::world::{World, WorldExt as _};
 use crate::posting::PostFault;
 use crate::posting::batch::ItemPoster;
 
-/// Number of manifests that a process keeps in memory; at most 160 KB each.
+/// Number of manifests cached in memory, at most 160 KB each.
 const MANIFESTS_MAX: NonZeroUsize = NonZeroUsize::new(16).expect("not zero");
-/// Number of bodies that are stored, read or removed at once for a batch.
+/// Number of bodies of a batch that are stored, read or removed concurrently.
 pub(crate) const BLOBS_AT_ONCE: usize = 8;
-/// Largest number of chunks in a message.
 const CHUNKS_PER_MESSAGE_MAX: usize = 8;
-/// Number of messages for a batch from which on each names several chunks.
+/// Number of ready chunks up to which each gets a separate message. More chunks share messages.
 const MESSAGES_MIN: usize = 256;
 
-/// The reason why a step of a batch was not done.
+/// Why a step of a batch was not done.
 #[derive(Debug, thiserror::Error)]
 pub enum BatchFault {
     /// The store could not be used.
@@ -78,22 +77,22 @@ pub enum BatchFault {
     /// Other processes changed the record during each attempt.
     #[error("the record of the batch changed during each attempt")]
     Contended,
-    /// The secret of the bank is not known, which seals outcomes.
+    /// The secret of the bank, which seals outcomes, is not known.
     #[error("the secret of the bank is not known")]
     NoSecret,
-    /// A body that the record refers to is missing, or was changed.
+    /// A body that the record refers to is missing or was changed.
     #[error("{0} of the batch is missing or was changed")]
     Lost(Blob),
     /// A body cannot be decoded.
     #[error("{0} of the batch cannot be decoded")]
     Undecodable(Blob, #[source] Undecodable),
-    /// The totals are wrong: a bug.
+    /// The totals are inconsistent, which indicates a bug.
     #[error("the batch cannot be completed")]
     NotAllowed(#[from] NotAllowed),
 }
 
 impl BatchFault {
-    /// Returns whether a retry later can succeed without an operator.
+    /// Returns whether a later retry can succeed without an operator.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Store(fault) => fault.is_transient(),
@@ -109,7 +108,7 @@ impl BatchFault {
 pub struct Batches {
     /// The records.
     pub records: BatchRecords,
-    /// Largest number of items in a chunk; [`CHUNK_ITEMS_MAX`] unless a test needs small ones.
+    /// Maximum number of items in a chunk: [`CHUNK_ITEMS_MAX`], or less in tests.
     pub chunk_items_max: usize,
     /// Posts the items of chunks.
     pub poster: ItemPoster,
@@ -120,14 +119,14 @@ pub struct Batches {
     seal: Seal,
     queue_count: u16,
     manifests: Manifests,
-    /// Notified when this process completed or cancelled a batch.
+    /// Notified when this process completes or cancels a batch.
     ended: Arc<Notify>,
-    /// One batch of a process is split or completed at a time: each needs much memory.
+    /// Limits a process to splitting or completing one batch at a time, because each needs much memory.
     memory: Arc<Semaphore>,
 }
 
 impl Batches {
-    /// Creates the batches of a process. Chunks are distributed over `queue_count` queues, and posted by `poster`.
+    /// Creates the batches of a process. `poster` posts the chunks, which are distributed over `queue_count` queues.
     pub fn new(
         store: &Store,
         seal: Seal,
@@ -151,7 +150,7 @@ impl Batches {
         }
     }
 
-    /// Records what hinders a batch, until its next progress.
+    /// Records a fault that delays a batch. The next progress clears it.
     ///
     /// # Errors
     /// [`BatchFault`] when it was not recorded.
@@ -159,11 +158,11 @@ impl Batches {
         self.set_hindrance(key, Hindrance { reason, at: self.world.now(), stop: None }).await.map(drop)
     }
 
-    /// Stops a batch, because processes end when they work on it: all of its messages are ignored from now on. Returns
-    /// the message that ends the stop, for the dead letter; `None` if the batch is final. Can be repeated.
+    /// Stops a batch that crashes its workers: all of its messages are ignored from now on. Returns the message that
+    /// ends the stop, to be kept as a dead letter; `None` if the batch is final. Can be repeated.
     ///
     /// # Errors
-    /// [`BatchFault`] when the stop may not be recorded.
+    /// [`BatchFault`]; the stop may not be recorded.
     pub async fn stop(&self, key: &BatchKey, reason: String) -> Result<Option<Named>, BatchFault> {
         let stop = Some(self.world.uuid());
         let batch = self.set_hindrance(key, Hindrance { reason, at: self.world.now(), stop }).await?;
@@ -171,7 +170,7 @@ impl Batches {
         Ok(ends_stop.is_some().then(|| Named { ends_stop, ..Named::of(key.clone(), Vec::new()) }))
     }
 
-    /// Records a hindrance, unless the batch is final or stopped. Returns the record as it is stored then.
+    /// Records a hindrance, unless the batch is final or stopped. Returns the current record.
     async fn set_hindrance(&self, key: &BatchKey, hindrance: Hindrance) -> Result<Option<Batch>, BatchFault> {
         let hinder = |batch: Batch| {
             let is_open = !batch.phase.is_final() && batch.stop().is_none();
@@ -180,7 +179,7 @@ impl Batches {
         self.change(key, hinder).await
     }
 
-    /// Ends the stop of a batch with this id, if there is one.
+    /// Ends the stop with this id, if the batch has it.
     ///
     /// # Errors
     /// [`BatchFault`]
@@ -192,7 +191,7 @@ impl Batches {
         self.change(key, end).await.map(drop)
     }
 
-    /// Starts an operation as a task, whose requests to the store are counted with those of the caller.
+    /// Starts an operation as a task. Its store requests are counted for the caller.
     fn start<T: Send + 'static>(
         &self,
         operation: impl Future<Output = T> + Send + 'static,
@@ -204,8 +203,8 @@ impl Batches {
         Blobs::new(Arc::clone(&self.payloads), &batch.key, batch.document.upload)
     }
 
-    /// Changes a record by compare-and-swap, until no other process changes it at the same time. `change` returns
-    /// `None` if there is nothing to change. Returns the record as it is stored then; `None` if there is no record.
+    /// Changes a record by compare-and-swap. `change` returns `None` if there is nothing to change. Returns the current
+    /// record; `None` if it does not exist.
     async fn change(
         &self,
         key: &BatchKey,
@@ -224,8 +223,8 @@ impl Batches {
         Err(BatchFault::Contended)
     }
 
-    /// Returns the fault of a missing body, unless the batch is beyond the step that needs it: another process did the
-    /// step, and removed what is not needed any more.
+    /// Returns [`BatchFault::Lost`], unless the batch is past the step that needs the body: another process then did
+    /// the step, and removed the body.
     async fn lost_unless(
         &self,
         key: &BatchKey,
@@ -236,12 +235,12 @@ impl Batches {
         if found.is_some_and(|found| is_beyond(&found.value)) { Ok(()) } else { Err(BatchFault::Lost(blob)) }
     }
 
-    /// Wakes the handlers of all steps, in case a ring was lost.
+    /// Wakes the listeners of all batch queues, in case a ring was lost.
     pub fn ring(&self) {
         messages::queues(self.queue_count).iter().for_each(|queue| self.doorbell.ring(queue));
     }
 
-    /// Returns whether any queue has messages of batches, received ones included.
+    /// Returns whether any batch queue has messages, including received ones.
     ///
     /// # Errors
     /// [`StoreFault`]
@@ -254,7 +253,7 @@ impl Batches {
         Ok(false)
     }
 
-    /// Sends the chunks of a manifest that can be posted now to processing workers.
+    /// Sends the chunks that can be posted now to processing workers.
     async fn send_ready(
         &self,
         key: &BatchKey,
@@ -266,7 +265,7 @@ impl Batches {
         let ready: Vec<u32> = ready.map(|(number, _)| number).collect();
         let each = ready.len().div_ceil(MESSAGES_MIN).clamp(1, CHUNKS_PER_MESSAGE_MAX);
         for (message, chunks) in (0..).zip(ready.chunks(each)) {
-            // The same queue would get all links of a chain.
+            // Links of a chain are sent one at a time, as message 0. The chunk number distributes them over the queues.
             let first = if each == 1 { chunks.first().copied().unwrap_or(0) } else { message };
             let queue = messages::post_queue(first, self.queue_count);
             self.send(queue, &Named::of(key.clone(), chunks.to_vec())).await?;

@@ -1,4 +1,4 @@
-//! The work of open batches that is left, from which the number of workers is computed.
+//! The remaining work of open batches, from which the number of workers is computed.
 
 use std::sync::Arc;
 
@@ -14,19 +14,20 @@ use crate::ports::Store;
 use crate::ports::fault::StoreFault;
 use crate::ports::payload_store::PayloadStore;
 
-/// Maximum number of open batches that are read; the others come after them.
+/// Maximum number of open batches that are read. Later ones are not counted.
 const BATCHES_MAX: usize = 100;
 
-/// What is left of open batches.
+/// The remaining work of open batches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct BatchBacklog {
-    /// Items whose outcome is not counted yet.
+    /// Number of items whose outcome is not counted yet.
     pub items: u64,
-    /// Chunks that can be posted now. A batch that is not split yet, or that a fault hinders, has one.
+    /// Number of chunks that can be posted now. A batch that is not split counts as one, a batch delayed by a fault as
+    /// at most one.
     pub chunks: u64,
 }
 
-/// Reads manifests, and keeps some in memory.
+/// Reads manifests through a cache.
 #[derive(Clone)]
 pub(super) struct Manifests {
     payloads: Arc<dyn PayloadStore>,
@@ -61,16 +62,16 @@ pub struct OpenBatches {
 }
 
 impl OpenBatches {
-    /// Creates the access to the open batches of a store.
+    /// Returns a handle to the open batches of a store.
     pub fn new(store: &Store) -> Self {
         let records = BatchRecords::new(Arc::clone(&store.records));
         Self { records, manifests: Manifests::new(Arc::clone(&store.payloads)) }
     }
 
-    /// Reads what is left of the open batches. Without open batches, it is one operation of the store.
+    /// Reads the remaining work of the open batches. Takes one store operation if there are none.
     ///
     /// # Errors
-    /// [`StoreFault`] when the store cannot be used. A damaged batch is left out.
+    /// [`StoreFault`] when the store is unavailable. A damaged batch is skipped.
     pub async fn backlog(&self) -> Result<BatchBacklog, StoreFault> {
         let mut all = BatchBacklog::default();
         for (key, _) in self.records.list_open(None, BATCHES_MAX).await? {
@@ -94,13 +95,13 @@ impl OpenBatches {
     async fn left(&self, batch: &Batch) -> Result<BatchBacklog, BatchFault> {
         let items = batch.document.valid.count;
         match &batch.phase {
-            // It waits for an operator.
+            // A stopped batch waits for an operator.
             _ if batch.stop().is_some() => Ok(BatchBacklog::default()),
             Phase::Received | Phase::Splitting => Ok(BatchBacklog { items, chunks: 1 }),
             Phase::Posting { manifest, progress, .. } => {
                 let entries = self.manifests.read(batch, manifest).await?;
                 let chunks = u64::try_from(ready(&entries, progress).count()).unwrap_or(u64::MAX);
-                // More workers do not help a batch that a fault hinders.
+                // More workers do not speed up a batch that a fault delays.
                 let chunks = if batch.hindrance.is_some() { chunks.min(1) } else { chunks };
                 Ok(BatchBacklog { items: items.saturating_sub(progress.totals.sum().count), chunks })
             }

@@ -1,5 +1,4 @@
-//! The processing worker: posts the chunks that the manifest in the record of the batch lists, and reports their
-//! outcome.
+//! The processing worker posts the chunks listed in the manifest of the batch, and reports their outcomes.
 
 use std::collections::BTreeMap;
 
@@ -13,16 +12,16 @@ use crate::ports::operations::metered;
 use crate::posting::PostFault;
 
 impl Batches {
-    /// Posts chunks of a batch, unless they are counted already or must wait for others, or the batch is stopped. Can
-    /// be repeated at any time. If the gate is held meanwhile, the chunks that are left, with the one in progress, are sent again
-    /// as one message, which waits in its queue.
+    /// Posts chunks of a batch. Skips chunks that are counted already or must wait for another chunk, and all chunks if
+    /// the batch is stopped. Can be repeated at any time. If the gate is held meanwhile, the current and the remaining
+    /// chunks are sent again as one message, which waits in its queue.
     ///
     /// # Errors
     /// [`BatchFault`]; some of the items may be posted.
     pub async fn process(&self, Named { key, chunks, ends_stop: _ }: &Named) -> Result<(), BatchFault> {
         for (done, chunk) in chunks.iter().enumerate() {
             let processed = match self.poster.may_post() {
-                // The record is read for each chunk: another worker may have posted it meanwhile.
+                // The record is read again for each chunk, because another worker may have posted it meanwhile.
                 true => self.process_chunk(key, *chunk).await,
                 false => Err(PostFault::GateHeld.into()),
             };
@@ -60,7 +59,7 @@ impl Batches {
         self.send_body(messages::count_queue(), &outcome.encode(&self.seal)).await
     }
 
-    /// Posts the items of a chunk, stores their results, and returns the outcome.
+    /// Posts the items of a chunk, stores their results, and returns its outcome.
     async fn post_chunk(
         &self,
         batch: &Batch,
@@ -77,7 +76,7 @@ impl Batches {
                 totals.record(result.status, *kind, *amount);
             }
         }
-        // A controller would not count an outcome without a seal.
+        // A controller does not count an outcome without a seal.
         self.seal.ready(&*self.world).await;
         if !self.seal.can_verify() {
             return Err(BatchFault::NoSecret);

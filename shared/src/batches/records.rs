@@ -19,26 +19,26 @@ use crate::ports::fault::StoreFault;
 use crate::ports::records::{Collection, Record, Records};
 use crate::ports::sync_store::Swapped;
 
-/// Version of the stored form.
+/// The version of the stored form that this program reads and writes.
 const VERSION: u32 = 1;
 
-/// A record as it is stored, which may be damaged.
+/// A record as stored, which may be damaged.
 #[derive(Debug)]
 pub struct StoredBatch {
-    /// Its id.
+    /// The id of the record.
     pub id: String,
-    /// The batch that the id names; `None` if it names none.
+    /// The batch that the id names; `None` if the id is not valid.
     pub key: Option<BatchKey>,
-    /// The content, or why it cannot be read.
+    /// The content, or why it cannot be decoded.
     pub batch: Result<Batch, StoreFault>,
 }
 
-/// The records of batches.
+/// The access to the records of batches.
 #[derive(Clone)]
 pub struct BatchRecords(Arc<dyn Records>);
 
 impl BatchRecords {
-    /// Creates the access to the records of a store.
+    /// Returns a handle to the batch records of a store.
     pub const fn new(records: Arc<dyn Records>) -> Self {
         Self(records)
     }
@@ -52,7 +52,8 @@ impl BatchRecords {
         Ok(Some(Versioned { value: decode(key, &found.value)?, revision: found.revision }))
     }
 
-    /// Returns batches of a partner after the given one, by id, at most `limit`. Fewer are returned only at the end.
+    /// Returns at most `limit` batches of a partner with ids greater than `after`, in ascending order. A shorter list
+    /// is the last one.
     ///
     /// # Errors
     /// [`StoreFault`]
@@ -68,8 +69,8 @@ impl BatchRecords {
         found.iter().map(|Record { id, body }| decode(&parse_id(id)?, body)).collect()
     }
 
-    /// Returns the records of all partners after the given id, by id, at most `limit`, also damaged ones. Fewer are
-    /// returned only at the end.
+    /// Returns at most `limit` records of all partners with ids greater than `after`, in ascending order, including
+    /// damaged ones. A shorter list means that none follow.
     ///
     /// # Errors
     /// [`StoreFault`]
@@ -82,7 +83,7 @@ impl BatchRecords {
         Ok(found.iter().map(Self::decoded).collect())
     }
 
-    /// Decodes a record, also a damaged one.
+    /// Decodes a record, which may be damaged.
     pub fn decoded(Record { id, body }: &Record) -> StoredBatch {
         match parse_id(id) {
             Ok(key) => StoredBatch { id: id.clone(), batch: decode(&key, body), key: Some(key) },
@@ -90,31 +91,30 @@ impl BatchRecords {
         }
     }
 
-    /// Returns the id of the record of a batch.
+    /// Returns the record id of a batch.
     pub fn id_of(key: &BatchKey) -> String {
         id(key)
     }
 
-    /// Writes a batch if its revision is still `expected` (`None`: if it does not exist). Never retries: after a fault
-    /// it may have been written, or may still be.
+    /// Writes a batch if its revision is still `expected` (`None`: if it does not exist). Never retries.
     ///
     /// # Errors
-    /// [`StoreFault`]
+    /// [`StoreFault`]; the write may have happened, or may still happen.
     pub async fn save(&self, batch: &Batch, expected: Option<&Revision>) -> Result<Swapped, StoreFault> {
         self.0.save(Collection::Batches, &id(&batch.key), &encode(batch), expected).await
     }
 
-    /// Adds a batch to the list of open ones.
+    /// Adds a batch to the list of open batches. Has no effect if it is in the list.
     ///
     /// # Errors
     /// [`StoreFault`]
     pub async fn open(&self, key: &BatchKey, now: Timestamp) -> Result<(), StoreFault> {
         let body = now.to_string();
-        // A conflict means that it is in the list.
+        // A conflict means that the batch is in the list.
         self.0.save(Collection::OpenBatches, &id(key), &body, None).await.map(drop)
     }
 
-    /// Removes a batch from the list of open ones.
+    /// Removes a batch from the list of open batches.
     ///
     /// # Errors
     /// [`StoreFault`]
@@ -122,8 +122,8 @@ impl BatchRecords {
         self.0.remove(Collection::OpenBatches, &id(key)).await
     }
 
-    /// Returns open batches after the given one, with the time when they were opened, at most `limit`. A batch can be
-    /// in the list without a record, and after its end.
+    /// Returns at most `limit` open batches after the given one, with the times when they were opened. The list may
+    /// also contain batches without a record, and final ones.
     ///
     /// # Errors
     /// [`StoreFault`]
@@ -196,7 +196,7 @@ enum PhaseRow {
     },
 }
 
-/// The count, and the sums with currency and kind.
+/// Count of items, and sums as (currency, kind, sum).
 #[derive(Serialize, Deserialize)]
 pub(super) struct TallyRow {
     count: u64,
@@ -219,12 +219,11 @@ impl TallyRow {
     }
 }
 
-/// Returns the stored form of totals, by the code of the status.
 pub(super) fn totals_rows(totals: &Totals) -> BTreeMap<String, TallyRow> {
     totals.iter().map(|(status, tally)| (status.code().to_owned(), TallyRow::of(tally))).collect()
 }
 
-/// Reads the stored form of totals.
+/// Decodes totals; `None` if a value is not valid.
 pub(super) fn totals_of(rows: &BTreeMap<String, TallyRow>) -> Option<Totals> {
     let mut totals = Totals::default();
     for (status, row) in rows {
@@ -233,12 +232,10 @@ pub(super) fn totals_of(rows: &BTreeMap<String, TallyRow>) -> Option<Totals> {
     Some(totals)
 }
 
-/// Returns the stored form of numbers of operations.
 pub(super) fn operations_row(operations: &OperationCounts) -> BTreeMap<String, u64> {
     operations.iter().map(|(category, count)| (category.to_owned(), count)).collect()
 }
 
-/// Reads the stored form of numbers of operations.
 pub(super) fn operations_of(row: &BTreeMap<String, u64>) -> OperationCounts {
     let mut operations = OperationCounts::default();
     row.iter().for_each(|(category, count)| operations.add(category, *count));

@@ -10,12 +10,12 @@ use crate::domain::batch::{Batch, Digest, Phase};
 /// Size at which a page is complete, in bytes before compression.
 const PAGE_BYTES: usize = 256 * 1024;
 
-/// A page in the list of pages.
+/// The entry of a page in the list of pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PageEntry {
     /// The digest of the body.
     pub digest: [u8; 32],
-    /// The last line of the page.
+    /// The line number of the last item on the page.
     pub last: u32,
 }
 
@@ -29,12 +29,12 @@ impl Stored for PageEntry {
     }
 }
 
-/// A page to store.
+/// A page to be stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page {
-    /// Its lines before compression.
+    /// The encoded lines, before compression.
     pub raw: Vec<u8>,
-    /// The last line.
+    /// The line number of the last item.
     pub last: u32,
 }
 
@@ -46,7 +46,7 @@ pub struct PageWriter {
 }
 
 impl PageWriter {
-    /// Adds the next line. Returns a page that is complete.
+    /// Adds the next line. Returns the page that it completes, if any.
     pub fn add(&mut self, line: &ResultLine) -> Option<Page> {
         line.encode_to(&mut self.raw);
         self.last = line.line();
@@ -69,7 +69,7 @@ pub struct Results {
 }
 
 impl Batches {
-    /// Returns the results of a batch after a line; `None` if it is not completed.
+    /// Returns the results after a line, if the batch is completed.
     ///
     /// # Errors
     /// [`BatchFault`]

@@ -1,5 +1,5 @@
-//! Removes bodies of batches that are no longer needed: those of uploads that were interrupted, of splits that were not
-//! used, and of completed and cancelled batches. They must be old, so that an upload in progress is safe.
+//! Removes bodies of batches that are no longer needed: after interrupted uploads, unused splits, and completed or
+//! cancelled batches, whose result pages are kept. Young bodies are kept, to protect uploads in progress.
 
 use std::collections::BTreeMap;
 
@@ -9,14 +9,13 @@ use crate::domain::batch::{Batch, BatchKey};
 use crate::messaging::sweep::{AGE_MIN, Swept};
 use crate::ports::fault::StoreFault;
 
-/// Number of payloads in one listing request.
 const LISTING_LEN: usize = 500;
 
 impl Batches {
-    /// Examines every body of a batch in the store, and removes those that are no longer needed.
+    /// Examines every batch body in the store, and removes those that are no longer needed.
     ///
     /// # Errors
-    /// [`BatchFault`]; bodies that were removed before stay removed, and the next sweep continues.
+    /// [`BatchFault`]; bodies removed so far stay removed, and the next sweep continues.
     pub async fn sweep(&self) -> Result<Swept, BatchFault> {
         let (now, mut swept, mut cursor) = (self.world.now(), Swept::default(), None);
         loop {
@@ -50,7 +49,7 @@ impl Batches {
             let found = match self.records.find(&named.key).await {
                 Ok(found) => found.map(|found| found.value),
                 Err(fault) if fault.is_transient() => return Err(fault),
-                // A damaged record, or one of a newer program, may need it.
+                // A damaged record, or one of a newer version, may refer to the body.
                 Err(_) => return Ok(true),
             };
             records.insert(named.key.clone(), found);

@@ -1,4 +1,4 @@
-//! Items for the tests of this module.
+//! Items for the tests of batches.
 
 use uuid::Uuid;
 
@@ -7,7 +7,7 @@ use crate::domain::ids::{AccountId, AccountKey, MessageId, UserId};
 use crate::domain::instruction::{Details, Instruction, TransactionKind};
 use crate::domain::money::{Amount, Currency};
 
-/// Returns the deposit on a line.
+/// Returns a deposit on this line of the document.
 pub fn item(line: u32, account: u128, cents: i64) -> Item {
     let user = UserId::from_uuid(Uuid::from_u128(7));
     let currency = Currency::parse("EUR").unwrap();

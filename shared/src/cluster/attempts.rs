@@ -1,14 +1,14 @@
-//! The attempts to do the work of a message alone, as recorded in the message.
+//! The attempts to process a message alone, as recorded in the message.
 //!
-//! Work that kills its worker must not be tried for ever. But the message of an attempt that was not completed does not
-//! show the reason: the process may have ended, or the attempt met an outage that also prevented the process from
-//! updating the message. Therefore an attempt names its process, and the number of attempts that the process survived
-//! before. A process that survives an attempt, and cannot update the message, counts it in its entry of the process
-//! registry; a process that is stopped removes the entry. So an attempt counts as the end of its process only if the
-//! entry exists, has no higher number, and is stale: it was not renewed for more than half an hour.
+//! Work that crashes its worker must not be retried forever. But an attempt without a result does not show why it
+//! failed: the process may have crashed, or an outage may have failed the attempt and also prevented the update of the
+//! message. Each attempt therefore records its process, and how many attempts that process had survived before. A
+//! process that survives an attempt but cannot update the message increments that count in its entry of the process
+//! registry. A process that stops normally removes its entry. An attempt counts as a crash only if the entry exists,
+//! has no higher count, and is stale: not renewed for more than half an hour.
 //!
-//! A process whose entry cannot be renewed or removed for that time, although others read the registry, counts as
-//! ended. Therefore several processes are required.
+//! A process that cannot renew or remove its entry for that long, while others can read the registry, also counts as
+//! crashed. Therefore a message is given up only after several processes.
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -16,10 +16,10 @@ use uuid::Uuid;
 use crate::domain::time::Timestamp;
 use crate::ports::process_registry::{ProcessId, RegisteredProcess};
 
-/// Largest number of attempts in a message, so that its size is limited.
+/// Maximum number of attempts in a message, which bounds its size.
 pub const ATTEMPTS_MAX: usize = 8;
 
-/// An attempt of a process. A process has at most one attempt at a time.
+/// One attempt of a process. A process makes at most one attempt at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attempt {
     /// The process.
@@ -43,7 +43,6 @@ struct Row {
 }
 
 impl Row {
-    /// Returns the entry of the process.
     fn entry<'r>(&self, registered: &'r [RegisteredProcess]) -> Option<&'r RegisteredProcess> {
         registered.iter().find(|entry| entry.id.as_uuid() == self.process)
     }
@@ -63,12 +62,12 @@ impl Attempts {
         self.started.len()
     }
 
-    /// Returns the processes with an attempt.
+    /// Returns the processes that made an attempt.
     pub fn processes(&self) -> impl Iterator<Item = ProcessId> {
         self.started.iter().map(|attempt| ProcessId::from_uuid(attempt.process))
     }
 
-    /// Returns the attempts with one that begins now. It replaces an earlier attempt of the same process.
+    /// Adds an attempt that begins now, in place of an earlier attempt of the same process.
     #[must_use]
     pub fn with(&self, attempt: Attempt) -> Self {
         let Attempt { process, survivals } = attempt;
@@ -77,8 +76,7 @@ impl Attempts {
         Self { started: others.chain([Row { process, survivals }]).collect() }
     }
 
-    /// Returns the attempts whose processes are not known to have survived them: their entries exist, and count no
-    /// attempt that was survived since.
+    /// Returns the attempts that their processes may not have survived: the entry exists, and counts no survival since.
     #[must_use]
     pub fn not_survived(&self, registered: &[RegisteredProcess]) -> Self {
         let is_open = |attempt: &&Row| {
@@ -87,7 +85,7 @@ impl Attempts {
         Self { started: self.started.iter().filter(is_open).copied().collect() }
     }
 
-    /// Returns whether all of these processes ended: their entries are stale.
+    /// Returns whether all of these processes crashed: their entries are stale.
     pub fn are_ended(&self, registered: &[RegisteredProcess], now: Timestamp) -> bool {
         self.started.iter().all(|attempt| attempt.entry(registered).is_some_and(|entry| entry.is_stale(now)))
     }

@@ -1,15 +1,15 @@
-//! Notices about accounts that several processes change at the same time.
+//! Notices about accounts that several processes change concurrently.
 
 use crate::domain::ids::AccountKey;
 
-/// Notifies the processes that post requests at once. They leave the account to the queue for a second, so that the
-/// worker can commit what was accepted before. A lost notice costs further attempts.
+/// Notifies processes that post requests immediately. They leave the account to the queue for a second, so that the
+/// worker can commit the work accepted so far. A lost notice only costs further attempts.
 pub trait ContentionNotices: Send + Sync {
-    /// Sends a notice about an account on which two commits of this process were refused. Never waits, never fails.
+    /// Sends a notice about an account on which two commits of this process failed. Never waits and never fails.
     fn send(&self, account: AccountKey);
 }
 
-/// Sends nothing: for a process without peers.
+/// Sends nothing. For a process without peers.
 #[derive(Debug, Clone, Copy)]
 pub struct NoNotices;
 

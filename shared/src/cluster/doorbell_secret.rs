@@ -1,5 +1,4 @@
-//! The secret that the processes of one bank share: configured, or generated on first use and kept in the
-//! store.
+//! The shared secret of the processes of one bank. It is configured, or generated on first use and kept in the store.
 //!
 //! During a rotation two secrets are valid, written `new,old` ([`DoorbellKeys`]).
 
@@ -17,36 +16,33 @@ use crate::ports::fault::{StoreFault, chain};
 use crate::ports::sync_store::{Swapped, SyncStore};
 use crate::ports::world::{World, WorldExt as _};
 
-/// Shortest secret, in characters.
+/// Minimum length of a secret, in characters.
 pub const RING_SECRET_CHARS_MIN: usize = 16;
-/// Largest number of valid secrets.
 const SECRETS_MAX: usize = 2;
 /// The name of the value in the store.
 pub(crate) const SECRET_VALUE: &str = "ring-secret";
 
-/// Label for deriving fingerprints.
 const FINGERPRINT_LABEL: &[u8] = b"postonce fingerprint of a secret, version 1";
-/// Length of a fingerprint in bytes.
 const FINGERPRINT_BYTES: usize = 8;
-/// Label for deriving the seal key (HKDF-Expand of RFC 5869, one block). With a separate key, a seal of a message
-/// is never valid as another code that is made with the secret, and the reverse.
+/// Label for deriving the seal key (HKDF-Expand of RFC 5869, one block). With a separate key, a message seal is never
+/// valid as another code made with the secret, and vice versa.
 const SEAL_LABEL: &[u8] = b"postonce seal of queue messages and payloads, version 1";
 
-/// Label for deriving the key of sessions, as above.
+/// Label for deriving the session key, by the same scheme.
 const SESSION_LABEL: &[u8] = b"postonce sessions of the console, version 1";
 
 /// Length of an authentication code in bytes.
 pub const CODE_BYTES: usize = 32;
 
-/// The valid secrets. The first one signs, and each of them verifies, so that a new secret can be
-/// introduced while processes run that know only the old one.
+/// The valid secrets. The first one signs, and all of them verify, so that a new secret can be introduced while some
+/// processes know only the old one.
 #[derive(Debug, Clone)]
 pub struct DoorbellKeys(Arc<[Key]>);
 
-/// One secret, and the keys that are derived from it.
+/// One secret and the keys derived from it.
 struct Key {
     secret: SecretString,
-    /// Initialized with the derived key once, and not for each message.
+    /// An HMAC state with the derived key, initialized once rather than per message.
     seal: Hmac<Sha256>,
     session: SecretSlice<u8>,
 }
@@ -101,14 +97,14 @@ impl DoorbellKeys {
         mac(self.first().secret.expose_secret().as_bytes(), parts).finalize().into_bytes().into()
     }
 
-    /// Returns whether the code of these parts is valid under any of the secrets. Compares in constant time.
+    /// Returns whether the code of these parts is valid under any secret. Compares in constant time.
     pub fn verify(&self, parts: &[&[u8]], code: &[u8]) -> bool {
         let verifies =
             |key: &Key| mac(key.secret.expose_secret().as_bytes(), parts).verify_slice(code).is_ok();
         self.0.iter().any(verifies)
     }
 
-    /// Returns a short value for each secret, the one that signs first. It identifies the secret, and does not reveal it.
+    /// Returns a fingerprint of each secret, which identifies it without revealing it. The signing secret is first.
     pub fn fingerprints(&self) -> Vec<String> {
         let fingerprint = |key: &Key| {
             let code =
@@ -118,18 +114,17 @@ impl DoorbellKeys {
         self.0.iter().map(fingerprint).collect()
     }
 
-    /// As [`Self::sign`], with the derived seal key; see [`crate::messaging::envelope::seal`].
+    /// Like [`Self::sign`], with the derived seal key; see [`crate::messaging::envelope::seal`].
     pub fn seal(&self, parts: &[&[u8]]) -> [u8; CODE_BYTES] {
         updated(self.first().seal.clone(), parts).finalize().into_bytes().into()
     }
 
-    /// As [`Self::verify`], with the derived seal keys.
+    /// Like [`Self::verify`], with the derived seal keys.
     pub fn verify_seal(&self, parts: &[&[u8]], code: &[u8]) -> bool {
         self.0.iter().any(|key| updated(key.seal.clone(), parts).verify_slice(code).is_ok())
     }
 
-    /// Returns the keys that encrypt sessions of the console, of 32 bytes, derived from the secrets: the first one encrypts, and
-    /// each of them decrypts.
+    /// Returns the derived 32-byte keys for console sessions. The first one encrypts, and all of them decrypt.
     pub fn session_keys(&self) -> impl Iterator<Item = &[u8]> {
         self.0.iter().map(|key| key.session.expose_secret())
     }
@@ -144,16 +139,16 @@ fn updated(mut mac: Hmac<Sha256>, parts: &[&[u8]]) -> Hmac<Sha256> {
     mac
 }
 
-/// The secret, which may become known only after the start of the process.
+/// The shared secret, which may become known only after the process has started.
 #[derive(Debug)]
 pub struct DoorbellSecret {
     keys: watch::Sender<Option<DoorbellKeys>>,
-    /// Notified when another process refused a signature.
+    /// Notified when another process rejects a signature.
     refused: Notify,
 }
 
 impl DoorbellSecret {
-    /// Creates the secret from the configuration; without a value, [`Self::establish`] must be called.
+    /// Creates the secret from the configuration. Without a value, call [`Self::establish`].
     pub fn new(configured: Option<&DoorbellKeys>) -> Arc<Self> {
         Arc::new(Self { keys: watch::Sender::new(configured.cloned()), refused: Notify::new() })
     }
@@ -163,35 +158,35 @@ impl DoorbellSecret {
         self.keys.borrow().clone()
     }
 
-    /// Returns the secret; waits until it is known.
+    /// Waits until the secret is known, and returns it.
     pub async fn get(&self) -> DoorbellKeys {
         let mut known = self.keys.subscribe();
         let secret = known.wait_for(Option::is_some).await.ok().and_then(|secret| secret.clone());
-        // The sender exists as long as `self`.
+        // The sender lives as long as `self`.
         match secret {
             Some(secret) => secret,
             None => futures::future::pending().await,
         }
     }
 
-    /// Uses other secrets from now on, and has them compared with those of the other processes.
+    /// Replaces the secrets, and triggers a comparison with the other processes.
     pub fn replace(&self, keys: DoorbellKeys) {
         self.keys.send_replace(Some(keys));
         self.refused.notify_one();
     }
 
-    /// Records that another process refused a signature of this one.
+    /// Records that another process rejected a signature of this process.
     pub fn note_refused(&self) {
         self.refused.notify_one();
     }
 
-    /// Waits until another process refuses a signature, unless one did since the last call.
+    /// Waits until another process rejects a signature. Returns immediately if one did since the last call.
     pub async fn refused(&self) {
         self.refused.notified().await;
     }
 
-    /// Reads the secret from the store, or generates and stores one; processes that start at the same time agree on
-    /// one secret. Retries until the store is available.
+    /// Reads the secret from the store, or generates and stores one. Processes that start concurrently agree on one
+    /// secret. Retries until the store is available.
     pub async fn establish(&self, sync: &dyn SyncStore, world: &dyn World) {
         let mut backoff = STORE_NEEDED.start();
         while self.known().is_none() {
@@ -213,7 +208,7 @@ impl DoorbellSecret {
     }
 }
 
-/// Returns the stored secret, after an attempt to store a new one if there is none.
+/// Returns the stored secret. If there is none, tries to store a new one first.
 async fn agree(sync: &dyn SyncStore, world: &dyn World) -> Result<SecretString, StoreFault> {
     if let Some(stored) = sync.get(SECRET_VALUE).await? {
         return Ok(SecretString::from(stored.value));

@@ -1,5 +1,4 @@
-//! Whether other processes can find this one in the process registry, and the attempts of this process that are
-//! recorded with its entry.
+//! The registry entry of this process: whether other processes can find it, and the attempts that it counts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,8 +9,8 @@ use tokio::sync::Notify;
 use crate::cluster::attempts::Attempt;
 use crate::ports::process_registry::{ProcessId, RegisteredProcess};
 
-/// The registry entry of this process. Changes of the gate are sent to the processes in the registry, so only these post
-/// ([`GatePermits`](crate::cluster::gate::permits::GatePermits)). Times are on the clock of
+/// The registry entry of this process. Gate changes are sent to the processes in the registry, so only registered
+/// processes may post ([`GatePermits`](crate::cluster::gate::permits::GatePermits)). Times are on the clock of
 /// [`World::uptime`](crate::ports::world::World::uptime).
 #[derive(Debug, Default)]
 pub struct Registration {
@@ -22,21 +21,20 @@ pub struct Registration {
 #[derive(Debug, Default)]
 struct State {
     entry: Entry,
-    /// Number of attempts that this process survived without updating their messages.
+    /// Number of attempts that this process survived without being able to update their messages.
     survivals: u64,
-    /// Whether this process makes an attempt.
     is_attempting: bool,
 }
 
-/// The entry as this process last wrote it.
+/// The entry as last written by this process.
 #[derive(Debug, Default)]
 enum Entry {
     /// The process is not registered yet.
     #[default]
     Starting,
-    /// The entry has this number of survivals, and is valid until this time.
+    /// The entry has this number of survivals, and expires at `until`.
     Valid { process: ProcessId, survivals: u64, until: Duration },
-    /// The process drains. The others find its entry until this time.
+    /// The process drains. Other processes find its entry until this time.
     Ended { until: Duration },
 }
 
@@ -49,32 +47,32 @@ impl Entry {
     }
 }
 
-/// The reason why an attempt cannot begin now.
+/// Why an attempt cannot begin now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NotBegun {
-    /// Another attempt of this process is in progress: the process must not end during two attempts.
+    /// Another attempt of this process is in progress. A crash during two attempts would count against both messages.
     #[error("another attempt of this process is in progress")]
     Busy,
     /// This process has no valid entry.
     #[error("this process is not in the process registry")]
     NotRegistered,
-    /// The entry does not show yet that the process survived an earlier attempt.
+    /// The entry does not yet record that the process survived an earlier attempt.
     #[error("the process registry does not show yet that this process survived an earlier attempt")]
     NotRecorded,
 }
 
-/// An attempt in progress. If it is dropped before [`Self::forget`], this process survived it, and its message may
-/// still record it: the survival is counted, and a renewal of the entry requested.
+/// An attempt in progress. Dropping it before [`Self::forget`] means that this process survived the attempt, but the
+/// message may still record it. The survival is then counted, and a renewal of the entry is requested.
 #[derive(Debug)]
 pub struct AttemptInProgress {
     registration: Arc<Registration>,
-    /// The attempt, to be recorded in the message.
+    /// The attempt to record in the message.
     pub attempt: Attempt,
     is_recorded: bool,
 }
 
 impl Registration {
-    /// Records that the entry was written, and is valid until a time. Has no effect after [`Self::end`].
+    /// Records that the entry was written, and when it expires. Has no effect after [`Self::end`].
     pub(super) fn extend(&self, entry: &RegisteredProcess, until: Duration) {
         let mut state = self.state.lock();
         if !matches!(state.entry, Entry::Ended { .. }) {
@@ -82,7 +80,7 @@ impl Registration {
         }
     }
 
-    /// Records that the process drains: it begins nothing new, and its entry remains until its work has ended.
+    /// Records that the process drains. It begins no new attempts; its entry stays until its work has ended.
     pub fn end(&self) {
         let mut state = self.state.lock();
         let until = state.entry.listed_until();
@@ -94,17 +92,17 @@ impl Registration {
         self.state.lock().entry = Entry::Ended { until: Duration::ZERO };
     }
 
-    /// Returns whether the others find this process in the registry, also while it drains.
+    /// Returns whether other processes find this process in the registry, also while it drains.
     pub fn is_listed(&self, now: Duration) -> bool {
         now < self.state.lock().entry.listed_until()
     }
 
-    /// Returns whether the entry is valid.
+    /// Returns whether the entry is valid and the process does not drain.
     pub fn is_valid(&self, now: Duration) -> bool {
         self.process(now).is_some()
     }
 
-    /// Returns this process as the registry knows it; `None` when the entry is not valid.
+    /// Returns the id under which this process is registered; `None` if the entry is not valid.
     pub fn process(&self, now: Duration) -> Option<ProcessId> {
         match self.state.lock().entry {
             Entry::Valid { process, until, .. } if now < until => Some(process),
@@ -112,12 +110,12 @@ impl Registration {
         }
     }
 
-    /// Returns [`RegisteredProcess::survivals`] of the next version of the entry.
+    /// Returns [`RegisteredProcess::survivals`] to write with the next renewal.
     pub fn survivals(&self) -> u64 {
         self.state.lock().survivals
     }
 
-    /// Begins an attempt to do the work of a message alone.
+    /// Begins an attempt to process a message alone.
     ///
     /// # Errors
     /// [`NotBegun`]
@@ -126,7 +124,7 @@ impl Registration {
         match state.entry {
             _ if state.is_attempting => Err(NotBegun::Busy),
             Entry::Valid { process, survivals, until } if now < until => {
-                // Otherwise, the end of this process would also count as its end during an earlier attempt.
+                // Otherwise a crash of this process would also count as a crash in an earlier attempt.
                 if survivals != state.survivals {
                     return Err(NotBegun::NotRecorded);
                 }
@@ -138,14 +136,14 @@ impl Registration {
         }
     }
 
-    /// Returns when the entry has to be renewed as soon as possible, because this process survived an attempt.
+    /// Completes when the entry should be renewed at once, because this process survived an attempt.
     pub async fn renewal_requested(&self) {
         self.renewal.notified().await;
     }
 }
 
 impl AttemptInProgress {
-    /// Ends the attempt. Its message was deleted, or written without it.
+    /// Ends an attempt whose message was deleted, or rewritten without it.
     pub fn forget(mut self) {
         self.is_recorded = false;
     }

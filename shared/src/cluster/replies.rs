@@ -1,5 +1,5 @@
-//! Replies to the processes whose clients wait for a transaction. A lost reply costs delay, never an answer: a
-//! request reads the transaction row when its waiting time ends.
+//! Replies to the processes whose clients wait for a transaction. A lost reply only costs time: the request reads the
+//! transaction row when its waiting time ends.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use crate::domain::ids::TransactionKey;
 
 /// Sends outcomes to the processes that requested them.
 pub trait Replies: Send + Sync {
-    /// Sends the outcome of a final transaction to the address that came with the work. Nothing is sent to an address
-    /// without a valid proof that a process of the bank wrote it. Never waits, never fails.
+    /// Sends the outcome of a final transaction to the return address of the work. Nothing is sent to an address
+    /// without a valid proof that a process of the bank wrote it. Never waits and never fails.
     fn send(&self, to: &ReplyTo, completion: Completion);
 }
 
-/// Sends nothing: for a process without peers.
+/// Sends nothing. For a process without peers.
 #[derive(Debug, Clone, Copy)]
 pub struct NoReplies;
 
@@ -23,7 +23,7 @@ impl Replies for NoReplies {
     fn send(&self, _: &ReplyTo, _: Completion) {}
 }
 
-/// The replies to send after work is posted. Add the addresses **before** the work is posted, and send after.
+/// Replies to send after work is posted. Call [`Self::add`] **before** the work is posted.
 pub struct PendingReplies {
     completions: Arc<Completions>,
     replies: Arc<dyn Replies>,
@@ -38,7 +38,7 @@ struct PendingReply {
 }
 
 impl PendingReplies {
-    /// Creates an empty set of replies. `completions` are those of the process that posts.
+    /// Creates an empty set. `completions` belong to the process that posts.
     pub fn new(completions: &Arc<Completions>, replies: &Arc<dyn Replies>) -> Self {
         Self {
             completions: Arc::clone(completions),
@@ -48,7 +48,7 @@ impl PendingReplies {
         }
     }
 
-    /// Adds a reply for a transaction. Requests that wait in this process are completed without one.
+    /// Adds a reply for a transaction. Requests that wait in this process need no reply.
     pub fn add(&mut self, key: &TransactionKey, to: &ReplyTo) {
         let elsewhere = self.completions.address().is_none_or(|own| !to.is_at(own));
         if elsewhere && self.known.insert((key.clone(), to.clone())) {
@@ -57,8 +57,7 @@ impl PendingReplies {
         }
     }
 
-    /// Sends the outcomes of the transactions that are final. The others are replied to by the worker to which the
-    /// work is redelivered.
+    /// Sends the outcomes of the final transactions. The worker that receives the work again replies for the others.
     pub fn send(self) {
         for PendingReply { key, to, waiter } in self.pending {
             if let Some(outcome) = waiter.known_outcome() {

@@ -1,10 +1,10 @@
-//! The return address that travels with the work: an address, the end of the waiting time, and a proof that a
-//! process of the bank wrote both.
+//! The return address that travels with the work: an address, the end of the waiting time, and a proof that a process
+//! of the bank wrote both.
 //!
-//! Other programs can write to a queue too. Without the proof they could make a worker call any address of its
-//! network and reveal the outcome of a transaction there. Therefore only [`ReplySeal::verify`] returns the
-//! address. The proof covers address and time, not the work, because envelopes are split and sent again. A proof
-//! that is copied to other work only causes a useless reply to a process of the bank.
+//! Other programs can also write to a queue. Without the proof they could make a worker call any address in its network
+//! and disclose the outcome of a transaction to it. Therefore only [`ReplySeal::verify`] returns the address. The proof
+//! covers address and time but not the work, because envelopes are split and sent again. A proof copied to other work
+//! only causes a useless reply to a process of the bank.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,27 +15,27 @@ use crate::domain::time::Timestamp;
 use crate::ports::process_registry::Address;
 use crate::ports::world::World;
 
-/// Time for which a reply is accepted: requests wait for at most half a minute, and clocks may differ as much as
-/// for a signed request.
+/// How long a reply is accepted. Requests wait for at most half a minute, and clocks may differ as much as for a signed
+/// request.
 const WANTED_FOR: Duration = Duration::from_secs(90);
 
-/// Prefix of the signed text, in place of the method of a request, so that a proof is never valid as a
-/// signed request, and the reverse.
+/// Prefix of the signed text, in place of the HTTP method, so that a proof is never valid as a signed request, and vice
+/// versa.
 const PURPOSE: &str = "reply-to";
 
-/// Longest proof in characters: a time, a point and a code in hexadecimal.
+/// Maximum length of a proof in characters: a time, a dot and a code in hexadecimal.
 pub const PROOF_CHARS_MAX: usize = 20 + 1 + 2 * CODE_BYTES;
 
 /// A return address with its proof.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ReplyTo {
-    /// Not to be called before the proof is verified.
+    /// Must not be called before the proof is verified.
     address: Address,
     until: Timestamp,
     code: [u8; CODE_BYTES],
 }
 
-/// The reason why no reply is sent to an address.
+/// Why no reply is sent to an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidProof {
     /// This process does not know the secret yet.
@@ -50,8 +50,8 @@ pub enum InvalidProof {
 }
 
 impl ReplyTo {
-    /// Decodes the fields of a queue message. Returns `None` for an invalid address or proof, and for an address
-    /// without a proof. Then the request reads the transaction row.
+    /// Decodes the fields of a queue message. Returns `None` if the address or the proof is missing or not valid; the
+    /// request then reads the transaction row.
     pub fn read(address: Option<&str>, proof: Option<&str>) -> Option<Self> {
         let (until, code) = proof?.split_once('.')?;
         let code = hex::decode(code).ok()?.try_into().ok()?;
@@ -76,7 +76,7 @@ fn signed_text(address: &Address, until: Timestamp) -> Vec<u8> {
     format!("{PURPOSE}\n{address}\n{}\n", until.unix_ms()).into_bytes()
 }
 
-/// Signs return addresses, and verifies those of other processes, with the secret of the bank.
+/// Signs return addresses, and verifies them for other processes, with the secret of the bank.
 #[derive(Clone)]
 pub struct ReplySeal {
     secret: Arc<DoorbellSecret>,

@@ -1,25 +1,25 @@
-//! Changes of the small values that processes share.
+//! Compare-and-swap updates of small values that processes share.
 
 use crate::backoff::SHARED_VALUE_WRITE;
 use crate::ports::fault::StoreFault;
 use crate::ports::sync_store::{Swapped, SyncStore};
 use crate::ports::world::World;
 
-/// What to do with a value, and the result.
+/// What to do with a value, and the result of the call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change<T> {
-    /// It stays as it is.
+    /// Keep the value.
     Keep(T),
-    /// It is replaced.
+    /// Replace the value.
     Replace(String, T),
 }
 
-/// Changes a value by compare-and-swap, until no other process changes it at the same time. `change` gets the stored value,
-/// if there is one, and is called again after a concurrent change. `doing` is for the fault.
+/// Changes a value by compare-and-swap. `change` receives the stored value, if there is one, and is called again after
+/// a concurrent change. `doing` names the operation in the fault.
 ///
 /// # Errors
-/// That of `change`; [`StoreFault`] if the store cannot be used, or after too many concurrent changes: the value may have been
-/// changed.
+/// Any fault of `change`. [`StoreFault`] if the store cannot be used, or after too many concurrent changes. The value
+/// may have been changed.
 pub async fn change<T: Send>(
     (sync, world): (&dyn SyncStore, &dyn World),
     name: &str,

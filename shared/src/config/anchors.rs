@@ -22,7 +22,7 @@ pub struct AnchorTerms {
 }
 
 impl AnchorTerms {
-    /// Returns the present key, if the process makes anchors.
+    /// Returns the current signing key; `None` if the process makes no anchors.
     pub fn signing_key(&self) -> Option<AnchorKey> {
         self.key.as_ref().map(RenewableKey::get)
     }

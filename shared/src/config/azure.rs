@@ -1,4 +1,4 @@
-//! The settings for the authentication at Azure Storage.
+//! Settings for authentication with Azure Storage.
 
 use std::path::PathBuf;
 
@@ -33,7 +33,6 @@ impl AzureTerms {
         IdentityTerms { kind: self.azure_identity, client_id: self.azure_client_id.clone() }
     }
 
-    /// Checks the settings together with the store.
     pub(super) fn check(&self, storage: &StorageConfig) -> Vec<InvalidSetting> {
         let mut invalid = Vec::new();
         let mut refuse = |setting, allowed| invalid.push(InvalidSetting::new(setting, OTHERS, allowed));
@@ -66,7 +65,7 @@ impl AzureTerms {
     }
 }
 
-/// The settings of this group, whose rules are about all of them and the store.
+/// The settings of this group, all of which its rules depend on.
 const OTHERS: &[&str] = &["storage", "azure-identity", "azure-client-id", "azure-ca"];
 
 fn identity(text: &str) -> Result<AzureIdentity, String> {

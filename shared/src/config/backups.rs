@@ -1,4 +1,4 @@
-//! The settings for scheduled backups.
+//! Settings for scheduled backups.
 
 use std::path::PathBuf;
 use std::time::Duration;

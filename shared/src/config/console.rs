@@ -1,4 +1,4 @@
-//! The console for operators.
+//! Settings of the console for operators.
 
 use std::time::Duration;
 
@@ -22,7 +22,6 @@ pub struct ConsoleTerms {
 }
 
 impl Default for ConsoleTerms {
-    /// Returns the default settings.
     fn default() -> Self {
         defaults()
     }

@@ -1,20 +1,20 @@
-//! Values without the credentials that a URL can contain.
+//! Hides credentials in URLs.
 
 use std::borrow::Cow;
 
-/// Text in place of a secret.
+/// Replacement for a secret.
 pub(super) const NOT_SHOWN: &str = "(not shown)";
 
-/// Returns a value for a message or a list, with `(not shown)` in place of the user, the password and the query of a URL. The
-/// value need not be a valid URL: it may be shown because it is not one.
+/// Returns a value that is safe to display: user, password and query of a URL are replaced by `(not shown)`. The value may
+/// be an invalid URL, because errors display it.
 pub fn masked(value: &str) -> Cow<'_, str> {
     let (scheme, rest) = match value.find("://") {
         Some(found) => value.split_at(found.saturating_add(3)),
-        // `user:password@host:port` without a scheme; a path may contain an @.
+        // Without a scheme, only `user:password@host:port` is masked; a path may contain an @.
         None if value.split_once('@').is_some_and(|(user, _)| !user.contains('/')) => ("", value),
         None => return Cow::Borrowed(value),
     };
-    // The last @: a password with a slash that is not quoted ends before it, too.
+    // Split at the last @, because a password may contain an unquoted slash or @.
     let (user, rest) = rest.rsplit_once('@').map_or((None, rest), |(user, rest)| (Some(user), rest));
     let (rest, query) = rest.split_once('?').map_or((rest, None), |(rest, query)| (rest, Some(query)));
     if user.is_none() && query.is_none() {

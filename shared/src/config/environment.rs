@@ -1,5 +1,4 @@
-//! The `POSTONCE_…` variables of a process. Each must be a setting: a mistyped name would otherwise have no effect,
-//! unnoticed.
+//! The `POSTONCE_…` variables of a process. Each must be a setting, so that a mistyped name does not remain unnoticed.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -10,10 +9,9 @@ use super::nearest::nearest;
 use super::secret_files::file_variable_of;
 use super::settings::variable_of;
 
-/// Prefix of all variables.
 const PREFIX: &str = "POSTONCE_";
 
-/// Variables that are not settings: those of clients of the service and of `postonce-web batches`, and that of `--config`.
+/// Variables that are not settings of a process, but of API clients, of `postonce-web batches`, or of `--config`.
 /// Processes and clients often share one file of variables.
 const OTHER_VARIABLES: [&str; 6] = [
     "POSTONCE_API_KEY",
@@ -24,14 +22,13 @@ const OTHER_VARIABLES: [&str; 6] = [
     "POSTONCE_URL",
 ];
 
-/// End of the variables that name files.
 const FILE_SUFFIX: &str = "_FILE";
 
-/// Prefix of the variables of tests.
+/// Prefix of variables that only tests use.
 const TESTS_PREFIX: &str = "POSTONCE_TESTS_";
 
-/// The names of the environment variables of a process, without those that a container platform sets. Values, which may be
-/// secrets, are not kept, except the paths in `POSTONCE_…_FILE`.
+/// The names of the environment variables of a process, except those set by container platforms. Values may be secrets and
+/// are not kept, except the paths in `POSTONCE_…_FILE`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Environment {
     names: Vec<String>,
@@ -39,19 +36,18 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// Reads the variables of this process.
+    /// Reads the environment variables of this process.
     pub fn of_process() -> Self {
         let text = |text: OsString| text.to_string_lossy().into_owned();
         std::env::vars_os().map(|(name, value)| (text(name), text(value))).collect()
     }
 
-    /// Returns the path in a variable whose name ends in `_FILE`.
     pub(super) fn file(&self, variable: &str) -> Option<&Path> {
         self.files.get(variable).map(PathBuf::as_path)
     }
 
-    /// Returns an error for each `POSTONCE_…` variable that has no meaning. `settings` are the names of all settings, and
-    /// `secrets` of those that can be in files.
+    /// Returns an error for each unknown `POSTONCE_…` variable. `settings` contains the names of all settings, and
+    /// `secrets` the names of settings that can be read from files.
     pub(super) fn errors(&self, settings: &[&str], secrets: &[&str]) -> Vec<ConfigError> {
         let settings = settings.iter().map(|setting| variable_of(setting));
         let settings = settings.chain(secrets.iter().map(|setting| file_variable_of(setting)));
@@ -87,7 +83,7 @@ fn is_ours(name: &str) -> bool {
     name.starts_with(PREFIX) && !name.starts_with(TESTS_PREFIX)
 }
 
-/// Returns whether Kubernetes or Docker sets the variable in each container beside a service that is called `postonce` or
+/// Returns whether Kubernetes or Docker sets the variable in containers next to a service named `postonce` or
 /// `postonce-…`, such as `POSTONCE_WEB_SERVICE_HOST` and `POSTONCE_PORT_8080_TCP_ADDR`.
 fn is_service_link(name: &str, value: &str) -> bool {
     let is_port = |rest: &str| {
@@ -144,7 +140,7 @@ mod tests {
         ];
         assert_eq!(errors(&allowed), Vec::<String>::new());
         assert_eq!(errors(&["POSTONCE_PORT_NUMBER", "POSTONCE_BIND_PORT=8080"]).len(), 2);
-        // No secret.
+        // Not a secret setting.
         assert_eq!(errors(&["POSTONCE_BIND_FILE=/run/secrets/bind"]).len(), 1);
     }
 }

@@ -1,4 +1,4 @@
-//! Errors of the configuration. All of them are found at once, so that one start shows what has to be corrected.
+//! Configuration errors. All of them are collected, so that one start shows everything that must be corrected.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -8,16 +8,16 @@ use crate::ports::fault::chain;
 /// An error of the configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// A value that is not allowed.
+    /// A value is not allowed.
     #[error("{setting} is {value:?} ({source_of_value}), which is not allowed: it {allowed}")]
     Value {
         /// The setting.
         setting: String,
-        /// The value; secrets are not shown.
+        /// The value, with secrets hidden.
         value: String,
-        /// The source of the value.
+        /// Where the value was set.
         source_of_value: &'static str,
-        /// The violated rule, as the end of a sentence.
+        /// The violated rule, which completes a sentence.
         allowed: String,
     },
     /// The file with a secret cannot be read.
@@ -31,7 +31,7 @@ pub enum ConfigError {
         #[source]
         source: std::io::Error,
     },
-    /// A secret is configured twice.
+    /// A secret has two sources.
     #[error("{setting} is configured in a file by {variable} and in another way as well: remove one of them")]
     TwoSources {
         /// The setting.
@@ -39,7 +39,7 @@ pub enum ConfigError {
         /// The variable that names the file.
         variable: String,
     },
-    /// The file cannot be read.
+    /// The configuration file cannot be read.
     #[error("the configuration file {} cannot be read", path.display())]
     File {
         /// The file.
@@ -48,15 +48,15 @@ pub enum ConfigError {
         #[source]
         source: std::io::Error,
     },
-    /// The file is not TOML.
+    /// The configuration file is not TOML.
     #[error("the configuration file {} is not TOML: {reason}", path.display())]
     Toml {
         /// The file.
         path: PathBuf,
-        /// The cause, without the text of the file, which may be a secret.
+        /// The cause, without content of the file, which may be secret.
         reason: String,
     },
-    /// A member of the file that is not a setting.
+    /// The configuration file has an unknown member.
     #[error(
         "the configuration file has {name:?}, which is not a setting: the nearest one is {nearest} (--help-settings \
          lists all)"
@@ -64,10 +64,10 @@ pub enum ConfigError {
     UnknownSetting {
         /// The name of the member.
         name: String,
-        /// The most similar setting, as it is written in the file.
+        /// The most similar setting, as written in the file.
         nearest: String,
     },
-    /// A variable that is not a setting.
+    /// The environment has an unknown `POSTONCE_…` variable.
     #[error(
         "the environment has {name}, which is not a setting: the nearest one is {nearest} (--help-settings lists all); \
          unset it or correct its name"
@@ -80,35 +80,35 @@ pub enum ConfigError {
     },
 }
 
-/// Maximum number of errors in a text.
+/// Maximum number of errors that are displayed.
 const SHOWN_MAX: usize = 50;
 
-/// All errors of a configuration, which stop the start.
+/// All errors of a configuration. They prevent the start.
 ///
-/// Invariant: there is at least one.
+/// Invariant: not empty.
 #[derive(Debug)]
 pub struct ConfigErrors(Vec<ConfigError>);
 
 impl ConfigErrors {
-    /// Wraps errors. There must be at least one.
+    /// Wraps errors. Panics if there are none.
     pub(super) fn new(errors: Vec<ConfigError>) -> Self {
         assert!(!errors.is_empty(), "a configuration without errors is valid");
         Self(errors)
     }
 
-    /// Returns the errors as the error of a configuration, if there are any.
+    /// Returns `Err` with the errors, unless there are none.
     pub(super) fn of(errors: Vec<ConfigError>) -> Result<(), Self> {
         if errors.is_empty() { Ok(()) } else { Err(Self::new(errors)) }
     }
 
-    /// Returns the text of each error, with its causes.
+    /// Returns the text of each error with its cause chain.
     pub fn texts(&self) -> Vec<String> {
         self.0.iter().map(|error| chain(error)).collect()
     }
 }
 
 impl fmt::Display for ConfigErrors {
-    /// Writes the only error, or a line for each of them.
+    /// Writes a single error as it is, and several as a list.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let texts = self.texts();
         if let [only] = texts.as_slice() {

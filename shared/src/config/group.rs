@@ -1,14 +1,14 @@
-//! Groups of settings: their command line, their defaults, and the error for an invalid combination.
+//! Groups of settings: their command line, their defaults, and errors about invalid combinations.
 
 use clap::{Args, Command};
 
-/// A setting whose value is not allowed together with the values of others.
+/// Error: a setting contradicts other settings.
 pub(super) struct InvalidSetting {
     /// The setting.
     pub(super) name: &'static str,
-    /// The settings that the rule is about as well.
+    /// The other settings that the rule depends on.
     pub(super) others: &'static [&'static str],
-    /// The violated rule, as the end of a sentence.
+    /// The violated rule, which completes a sentence.
     pub(super) allowed: String,
 }
 
@@ -23,12 +23,10 @@ impl InvalidSetting {
     }
 }
 
-/// Returns the command line of a group of settings, without environment variables.
 pub(super) fn command<T: Args>() -> Command {
     T::augment_args(Command::new("settings").no_binary_name(true).disable_help_flag(true))
 }
 
-/// Returns a group of settings with their default values.
 pub(super) fn defaults<T: Args>() -> T {
     let matches = command::<T>().try_get_matches_from::<_, String>([]);
     let settings = matches.and_then(|matches| T::from_arg_matches(&matches));

@@ -62,24 +62,23 @@ pub struct HttpLimits {
 }
 
 impl HttpLimits {
-    /// Returns the maximum number of connections of one client address.
+    /// Returns the maximum number of connections per client address.
     pub fn connections_of_address(&self) -> usize {
         self.connections_per_address_max.unwrap_or_else(|| self.connections_max.div_ceil(2))
     }
 
-    /// Returns the rate, in each process, of a partner that has no rate of its own.
+    /// Returns the rate per process of a partner without a rate of its own.
     pub const fn rate(&self) -> RequestRate {
         RequestRate { per_second: self.requests_per_second, burst: self.requests_burst }
     }
 
-    /// Returns the rate, in each process, at which one client address may try unknown API keys.
+    /// Returns the rate per process at which one client address may try unknown API keys.
     pub const fn wrong_key_rate(&self) -> RequestRate {
         RequestRate { per_second: self.wrong_keys_per_second, burst: self.wrong_keys_burst }
     }
 }
 
 impl Default for HttpLimits {
-    /// Returns the default limits.
     fn default() -> Self {
         defaults()
     }

@@ -1,4 +1,4 @@
-//! The values in force, each with its origin.
+//! The effective settings with their origins.
 
 use std::path::PathBuf;
 
@@ -7,13 +7,13 @@ use super::settings::variable_of;
 /// The origin of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
-    /// No source sets it.
+    /// The default; no source sets the value.
     Default,
     /// The configuration file.
     File(PathBuf),
     /// An environment variable.
     Environment,
-    /// A file with a secret, which an environment variable names.
+    /// A secret file named by an environment variable.
     SecretFile(PathBuf),
     /// The command line.
     CommandLine,
@@ -31,7 +31,6 @@ impl Origin {
         }
     }
 
-    /// Returns the origin in words, for errors.
     pub(super) const fn words(&self) -> &'static str {
         match self {
             Self::Default => "by default",
@@ -43,21 +42,21 @@ impl Origin {
     }
 }
 
-/// A setting with the value in force.
+/// A setting with its effective value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SettingInForce {
-    /// Its name, such as `queue-count`.
+    /// The name, such as `queue-count`.
     pub name: String,
     /// The group of the setting.
     pub group: String,
-    /// The value, with `(not shown)` in place of a secret; `None` if the setting has no value.
+    /// The value, with `(not shown)` in place of a secret; `None` if it is not set.
     pub value: Option<String>,
     /// The origin of the value.
     pub origin: Origin,
 }
 
 impl SettingInForce {
-    /// Returns where the value can be changed: the variable, the option or the file; `default` if no source sets it.
+    /// Returns where the value can be changed: the variable, option or file; `default` if no source sets it.
     pub fn place(&self) -> String {
         match &self.origin {
             Origin::Default => "default".to_owned(),

@@ -1,9 +1,9 @@
-//! Configuration: defaults, then a TOML file, then `POSTONCE_…` variables, then flags; later sources win. It is read
-//! once at start, into types. Invalid values stop the start with all errors at once, each with the setting, the value and the
-//! rule. So do `POSTONCE_…` variables that are not settings.
+//! Configuration: defaults, then a TOML file, then `POSTONCE_…` variables, then flags; later sources override earlier
+//! ones. It is parsed into types once, at start. Invalid values and unknown `POSTONCE_…` variables prevent the start; all
+//! of them are reported at once, each with the setting, the value and the rule.
 //!
-//! Every setting is one field of a clap argument group, with its name, default, allowed values and help. [`Config`]
-//! contains the settings that are used directly; `settings` adds those that are combined into one value.
+//! Every setting is a field of a clap argument group, with its name, default, allowed values and help. [`Config`] contains
+//! the settings that are used directly; `settings` adds those that are combined into one value.
 
 use std::fs::File;
 use std::io;
@@ -71,7 +71,7 @@ pub use self::trusted_proxies::{ProxyHeaders, TrustedProxies};
 
 /// Minimum length of a configured API key, in characters.
 pub const BOOTSTRAP_KEY_CHARS_MIN: usize = 16;
-/// Default number of work queues on Azure; on SQLite it is one.
+/// Default number of work queues on Azure. On SQLite it is one.
 const QUEUE_COUNT_ON_AZURE: u16 = 4;
 
 /// The configured store.
@@ -79,7 +79,7 @@ const QUEUE_COUNT_ON_AZURE: u16 = 4;
 pub enum StorageConfig {
     /// One file on this machine.
     Sqlite {
-        /// The file; its directory is created if it is missing.
+        /// The database file. Its directory is created if it is missing.
         path: PathBuf,
     },
     /// An Azure Storage account, or Azurite.
@@ -90,7 +90,7 @@ pub enum StorageConfig {
 }
 
 impl StorageConfig {
-    /// Returns whether the store is a file, so that all processes of the bank run on this machine.
+    /// Returns whether the store is a file, which implies that all processes of the bank run on this machine.
     pub const fn is_embedded(&self) -> bool {
         match self {
             Self::Sqlite { .. } => true,
@@ -269,18 +269,18 @@ pub struct Config {
 }
 
 impl Config {
-    /// Reads the configuration. `environment` are the variables of the process, each of which must be a setting.
+    /// Reads the configuration. Every `POSTONCE_…` variable in `environment` must be a setting.
     ///
     /// # Errors
-    /// [`ConfigErrors`] with every value that is not allowed.
+    /// [`ConfigErrors`] with all values that are not allowed.
     pub fn read(matches: &ArgMatches, environment: &Environment) -> Result<Self, ConfigErrors> {
         Self::in_force(matches, environment).map(|(config, _)| config)
     }
 
-    /// Reads the configuration, and returns it also as a list of all settings with their values and origins.
+    /// Reads the configuration, and also returns a list of all settings with their values and origins.
     ///
     /// # Errors
-    /// See [`Self::read`].
+    /// As for [`Self::read`].
     pub fn in_force(
         matches: &ArgMatches,
         environment: &Environment,
@@ -295,16 +295,16 @@ impl Config {
         Self::merged(matches, environment, (path, values, errors))
     }
 
-    /// Returns the prices of storage operations, if the store costs money: an embedded one does not.
+    /// Returns the prices of storage operations; `None` for an embedded store, whose operations are free.
     pub fn prices_paid(&self) -> Option<&Prices> {
         (!self.storage.is_embedded()).then_some(&self.prices)
     }
 
-    /// Reads the configuration with `text` as the content of the configuration file, and without a check of variables.
-    /// `path` is used in errors.
+    /// Reads the configuration with `text` as the content of the configuration file, without checking environment
+    /// variables. `path` is only used in errors.
     ///
     /// # Errors
-    /// See [`Self::read`].
+    /// As for [`Self::read`].
     pub fn with_file(matches: &ArgMatches, path: &Path, text: &str) -> Result<Self, ConfigErrors> {
         let (values, errors) = parse_file(path, text);
         Self::merged(matches, &Environment::default(), (path, values, errors)).map(|(config, _)| config)
@@ -320,7 +320,7 @@ impl Config {
         let (settings, refused) = sources.parse();
         let is_default_queue_count = !sources.has("queue-count");
         let config = Self::from_settings(settings, is_default_queue_count).map_err(|contradictions| {
-            // A rule about values of which one is refused was applied to the default of that one.
+            // If one value of a combination was refused, the rule was checked against its default instead.
             let is_certain = |invalid: &InvalidSetting| {
                 let mut names = invalid.others.iter().chain([&invalid.name]);
                 !names.any(|name| refused.contains_key(name) || unread.contains_key(*name))
@@ -343,7 +343,7 @@ impl Config {
         }
     }
 
-    /// Returns the values of settings whose default depends on other settings.
+    /// Returns the values of settings whose defaults depend on other settings.
     fn computed_defaults(&self) -> [(&'static str, String); 2] {
         [
             ("queue-count", self.queue_count.to_string()),
@@ -351,7 +351,7 @@ impl Config {
         ]
     }
 
-    /// Combines the settings that depend on each other.
+    /// Combines settings that depend on each other.
     fn from_settings(settings: Settings, is_default_queue_count: bool) -> Result<Self, Vec<InvalidSetting>> {
         let Settings { mut config, scaling, tls, prices } = settings;
         let mut invalid = Vec::new();
@@ -382,10 +382,10 @@ impl Config {
     }
 }
 
-/// Maximum size of a configuration file, in bytes.
+/// Maximum size of the configuration file, in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// Reads a configuration file. It may be a pipe, because it is read once.
+/// Reads a configuration file. It may be a pipe, because it is read only once.
 fn read_file(path: &Path) -> io::Result<String> {
     let bytes = read_bounded(File::open(path)?, FILE_BYTES_MAX)?;
     String::from_utf8(bytes)

@@ -1,4 +1,4 @@
-//! Requests to read the files with secrets and certificates again at once, instead of at their next check.
+//! Requests to reload secrets and certificates immediately, instead of at the next check of their files.
 
 use std::pin::pin;
 use std::sync::LazyLock;
@@ -9,25 +9,25 @@ use tokio::sync::watch;
 
 use crate::ports::world::World;
 
-/// Each value that is sent is a request. One for the whole process, as the signal is that causes it.
+/// Each value sent is a request. It is process-wide, like the signal that triggers it.
 static REQUESTED: LazyLock<watch::Sender<()>> = LazyLock::new(|| watch::Sender::new(()));
 
-/// Makes all who read such files read them again now.
+/// Makes all readers of such files reload them.
 pub fn request() {
     REQUESTED.send_replace(());
 }
 
-/// The requests from now on.
+/// Subscribes to requests from now on.
 pub fn requests() -> Requests {
     Requests(REQUESTED.subscribe())
 }
 
-/// Requests that arrive.
+/// A subscription to requests.
 #[derive(Debug)]
 pub struct Requests(watch::Receiver<()>);
 
 impl Requests {
-    /// Waits for the duration. Returns true, and earlier, if there is a request.
+    /// Waits for a request for at most the duration. Returns whether there was one.
     pub async fn within(&mut self, duration: Duration, world: &dyn World) -> bool {
         match select(pin!(self.0.changed()), pin!(world.sleep(duration))).await {
             // The sender is never dropped.

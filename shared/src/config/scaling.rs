@@ -1,4 +1,4 @@
-//! The settings for the number of workers.
+//! Settings for the number of workers.
 
 use std::time::Duration;
 
@@ -42,7 +42,6 @@ pub(super) struct ScalingSettings {
 }
 
 impl ScalingSettings {
-    /// Combines the settings into the policy.
     pub(super) fn policy(self) -> Result<ScalingPolicy, Vec<InvalidSetting>> {
         let Self { workers_min, workers_max, .. } = self;
         let mut invalid = Vec::new();
@@ -84,7 +83,6 @@ impl ScalingSettings {
 }
 
 impl Default for ScalingPolicy {
-    /// Returns the default policy.
     fn default() -> Self {
         let policy = defaults::<ScalingSettings>().policy();
         policy.unwrap_or_else(|_| panic!("the defaults are a valid combination"))

@@ -61,23 +61,22 @@ impl From<PriceSettings> for Prices {
     }
 }
 
-/// The setting that names the store.
 pub(super) const STORAGE: &str = "storage";
 /// The flag that prints all settings.
 const HELP_SETTINGS: &str = "help-settings";
-/// Heading of the options that are about settings.
+/// Help heading of the options about settings.
 const HEADING: &str = "Settings";
 
-/// Returns the environment variable of a setting: for `some-name` it is `POSTONCE_SOME_NAME`.
+/// Returns the environment variable of a setting, such as `POSTONCE_SOME_NAME` for `some-name`.
 pub(super) fn variable_of(setting: &str) -> String {
     format!("POSTONCE_{}", setting.replace('-', "_").to_ascii_uppercase())
 }
 
-/// Adds `--config`, `--help-settings` and the settings to a command line. They are allowed before and after a subcommand.
+/// Adds `--config`, `--help-settings` and all settings to a command line. They are accepted before and after a subcommand.
 /// The help of a command does not list the settings, which would hide its own options; `--help-settings` does.
 ///
-/// Parsing this command line checks only its form. [`super::Config::read`] checks the values, so that values of the
-/// configuration file have the same rules and errors.
+/// Parsing only checks the form. [`super::Config::read`] checks the values, so that values in the configuration file have
+/// the same rules and errors.
 pub fn add_settings(command: Command) -> Command {
     let help = Arg::new(HELP_SETTINGS).long(HELP_SETTINGS).action(ArgAction::SetTrue).global(true);
     let help =
@@ -86,18 +85,18 @@ pub fn add_settings(command: Command) -> Command {
     command.arg(config_file()).arg(help).args(settings.get_arguments())
 }
 
-/// Parses the command line of this process. With `--help-settings`, prints the settings and ends the process; as with `--help`,
-/// and with a command line that is not allowed.
+/// Parses the command line of this process. Exits for `--help-settings` after printing the settings, for `--help`, and for
+/// an invalid command line.
 pub fn parse_command_line(command: Command) -> ArgMatches {
     let flag = format!("--{HELP_SETTINGS}");
-    // Looked for before parsing: an argument that the command requires may be missing.
+    // Checked before parsing, because an argument that the command requires may be missing.
     if std::env::args_os().take_while(|argument| argument != "--").any(|argument| argument == flag.as_str()) {
         end(settings_help().print_help(), 0);
     }
     command.try_get_matches().unwrap_or_else(|answer| end(answer.print(), answer.exit_code()))
 }
 
-/// Ends the process after its answer was printed, if it could be.
+/// Exits after printing. Printing may have failed.
 fn end(printed: io::Result<()>, code: i32) -> ! {
     std::process::exit(match (printed, code) {
         (Err(error), 0) if error.kind() == ErrorKind::BrokenPipe => i32::from(OUTPUT_CLOSED),

@@ -1,4 +1,4 @@
-//! The settings for request signatures.
+//! Settings for request signatures.
 
 use std::time::Duration;
 
@@ -32,7 +32,6 @@ pub struct PublicAddress {
 }
 
 impl Default for SignatureTerms {
-    /// Returns the default rules.
     fn default() -> Self {
         defaults()
     }

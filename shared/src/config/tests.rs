@@ -161,7 +161,7 @@ fn all_errors_are_reported_at_once() {
     }
     let message = errors.to_string();
     assert!(message.starts_with("the configuration has 8 errors:\n- the configuration file"), "{message}");
-    // The value that workers-min must not exceed is not known.
+    // The value that workers-min must not exceed is unknown.
     let texts = read(&["--workers-min", "9", "--workers-max", "many"]).unwrap_err().texts();
     assert!(texts.len() == 1 && texts[0].starts_with("workers-max is"), "{texts:?}");
 }

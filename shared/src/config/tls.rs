@@ -1,4 +1,4 @@
-//! The settings for TLS of the HTTP API, and for client certificates.
+//! Settings for TLS of the HTTP API and for client certificates.
 
 use std::path::PathBuf;
 
@@ -6,23 +6,23 @@ use clap::{Args, ValueEnum};
 
 use super::group::InvalidSetting;
 
-/// The configuration of TLS. All files are PEM.
+/// TLS configuration. All files are PEM.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TlsConfig {
     /// The certificate of the service, followed by the intermediate certificates up to a root that clients trust.
     pub certificate: PathBuf,
     /// The private key of the certificate.
     pub key: PathBuf,
-    /// The configuration of client certificates; `None` if none are requested.
+    /// Client certificates; `None` if none are requested.
     pub clients: Option<TlsClients>,
 }
 
-/// The configuration of client certificates.
+/// Configuration of client certificates.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TlsClients {
     /// The authorities that issue client certificates.
     pub authorities: PathBuf,
-    /// Whether clients without a certificate are refused.
+    /// Whether clients without a certificate are rejected.
     pub required: bool,
 }
 
@@ -51,11 +51,10 @@ enum ClientCertificates {
     Required,
 }
 
-/// The settings of this group, whose rules are about all of them.
+/// The settings of this group, all of which its rules depend on.
 const SETTINGS: &[&str] = &["tls-certificate", "tls-key", "tls-client-ca", "tls-client-certificates"];
 
 impl TlsSettings {
-    /// Combines the settings into the configuration of TLS; `None` for plain HTTP.
     pub(super) fn config(self) -> Result<Option<TlsConfig>, InvalidSetting> {
         let needs_tls = "needs TLS: set tls-certificate and tls-key as well";
         let required = self.tls_client_certificates == ClientCertificates::Required;

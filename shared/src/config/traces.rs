@@ -1,4 +1,4 @@
-//! The settings for the export of traces.
+//! Settings for the export of traces.
 
 use std::path::PathBuf;
 
@@ -30,7 +30,6 @@ pub struct TraceTerms {
 }
 
 impl TraceTerms {
-    /// Checks the settings together.
     pub(super) fn check(&self) -> Result<(), InvalidSetting> {
         let endpoint = self.otlp_endpoint.as_ref();
         if self.otlp_ca.is_some() && !endpoint.is_some_and(Endpoint::is_secure) {

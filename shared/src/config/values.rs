@@ -1,4 +1,4 @@
-//! Parsers of values. For an invalid value each function returns the violated rule, as the end of a sentence.
+//! Value parsers. For an invalid value, each returns the violated rule, which completes a sentence.
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
@@ -15,7 +15,7 @@ use crate::domain::ids::PartnerId;
 use crate::oversight::prices::{PRICE_DECIMALS_MAX, PRICE_USD_MAX, Price};
 use crate::ports::process_registry::Address;
 
-/// Returns a parser of whole numbers in a range.
+/// Returns a parser for whole numbers in a range.
 pub(super) fn number<T: FromStr>(
     allowed: RangeInclusive<u64>,
 ) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync {
@@ -26,7 +26,7 @@ pub(super) fn number<T: FromStr>(
     }
 }
 
-/// Returns a parser of durations in whole seconds.
+/// Returns a parser for durations in whole seconds.
 pub(super) fn seconds(
     allowed: RangeInclusive<u64>,
 ) -> impl Fn(&str) -> Result<Duration, String> + Clone + Send + Sync {
@@ -34,7 +34,7 @@ pub(super) fn seconds(
     move |text| number(text).map(Duration::from_secs)
 }
 
-/// Returns a parser of durations in whole milliseconds.
+/// Returns a parser for durations in whole milliseconds.
 pub(super) fn milliseconds(
     allowed: RangeInclusive<u64>,
 ) -> impl Fn(&str) -> Result<Duration, String> + Clone + Send + Sync {
@@ -52,8 +52,8 @@ pub(super) fn storage(text: &str) -> Result<StorageConfig, String> {
     }
 }
 
-/// Returns the path of the file of an embedded store. It is taken as it is: nothing in it is a URI, an escape or a parameter. What
-/// another program would take for something else than the file of that name is refused.
+/// Returns the path of the file of an embedded store, taken literally: it has no URI syntax, escapes or parameters.
+/// Refuses paths that another program would interpret as anything but that file.
 fn store_file(path: &str) -> Result<PathBuf, String> {
     let must = |rule: &str| {
         Err(format!("must be sqlite:<file>: {rule}, such as sqlite:/var/lib/postonce/postonce.db"))
@@ -67,7 +67,7 @@ fn store_file(path: &str) -> Result<PathBuf, String> {
     if path.contains('\0') {
         return must("a path without a NUL character");
     }
-    // "a/." is the folder "a" in the eyes of the system.
+    // The system treats "a/." as the folder "a".
     let last = path.rsplit('/').next().unwrap_or_default();
     if matches!(last, "" | "." | "..") {
         return must("a file and no folder");

@@ -1,10 +1,9 @@
-//! Brings a store that went back in time into a state in which processes may start: after a failover to a region to which
-//! not everything was copied, or after tables were restored.
+//! Repairs a store that lost its latest writes, after a failover to a region with incomplete replication, or after
+//! tables were restored. Processes may start afterwards.
 //!
-//! What was written in the lost window is in no table, but partners and operators have received it: order numbers, and the
-//! epochs of the gate. So the register of order numbers continues after all that may have been issued, and the gate is held
-//! with an epoch above all that may have been announced. Both are written before any process starts, and can be written
-//! again.
+//! The lost writes are in no table, but partners and operators have received order numbers and gate epochs from them.
+//! Therefore the register of order numbers continues after all numbers that may have been issued, and the gate is held with
+//! an epoch above all that may have been announced. Both are written before any process starts, and can be written again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,18 +20,18 @@ use crate::ports::sync_store::Swapped;
 use crate::ports::world::World;
 use crate::posting::order_numbers::{FIRST_COUNTER, RANGE_LEN_MAX, REGISTER, Register, UnsoundRegister};
 
-/// Added to the epoch of the gate: more changes than a bank makes in any window.
+/// Added to the epoch of the gate. A bank makes fewer changes in any loss window.
 const EPOCH_MARGIN: u64 = 1_000_000;
-/// The ranges that a process reserves at most: the current and the next one.
+/// Maximum number of ranges that a process reserves: the current and the next one.
 const RANGES_OF_A_PROCESS: u64 = 2;
 
-/// The reason why nothing, or not everything, was written.
+/// Why nothing, or not everything, was written.
 #[derive(Debug, thiserror::Error)]
 pub enum FailoverFault {
     /// The store cannot be used.
     #[error("the store cannot be used")]
     Store(#[from] StoreFault),
-    /// The register must not be used.
+    /// The register cannot be decoded.
     #[error(
         "the register of order numbers cannot be read: give the highest order number that was ever issued, for example \
          from the records of the partners"
@@ -41,24 +40,24 @@ pub enum FailoverFault {
     /// The register cannot be moved that far.
     #[error("the register of order numbers cannot be moved ahead so far")]
     TooFar(#[source] UnsoundRegister),
-    /// A process changed the register at the same time.
+    /// A process changed the register concurrently.
     #[error("the register of order numbers was changed meanwhile: stop all processes first")]
     Changed,
 }
 
-/// What may be lost, from which the skipped order numbers are computed.
+/// Bound on the lost writes, from which the number of skipped order numbers is computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LossBound {
-    /// The time before the failure whose writes may be missing.
+    /// How far before the failure writes may be missing.
     pub window: Duration,
-    /// The most order numbers that were issued in a second.
+    /// Maximum number of order numbers issued per second.
     pub numbers_per_second: u64,
-    /// The most processes that posted in that time.
+    /// Maximum number of processes that posted in the window.
     pub processes: u64,
 }
 
 impl LossBound {
-    /// Returns how many numbers may have been issued or reserved within the window.
+    /// Returns how many order numbers may have been issued or reserved in the window.
     pub const fn numbers(self) -> u64 {
         let seconds = self.window.as_secs().saturating_add(1);
         let open = self.processes.saturating_mul(RANGES_OF_A_PROCESS).saturating_mul(RANGE_LEN_MAX);
@@ -69,20 +68,20 @@ impl LossBound {
 /// The state of a store before it is changed.
 #[derive(Debug)]
 pub struct StoreState {
-    /// The register, if there is one that can be read.
+    /// The register; `None` if it is missing or unreadable.
     pub register: Option<Register>,
     /// The highest order number in the ledger.
     pub highest: Option<OrderNumber>,
     /// The gate.
     pub gate: GateValue,
-    /// The processes that count as running.
+    /// The processes that count as running, because their registry entries are not stale.
     pub processes: Vec<RegisteredProcess>,
     revision: Option<Revision>,
 }
 
 impl StoreState {
-    /// Reads the state. The whole ledger is read for the highest order number. A register that cannot be read counts as
-    /// missing if `at_least` is known.
+    /// Reads the state, including the whole ledger for its highest order number. An unreadable register counts as
+    /// missing if `at_least` is given.
     ///
     /// # Errors
     /// [`FailoverFault`]
@@ -110,7 +109,7 @@ impl StoreState {
         })
     }
 
-    /// Returns the register that continues `margin` after the register, the ledger and `at_least`.
+    /// Returns a register that skips `margin` numbers after the register, the ledger and `at_least`.
     ///
     /// # Errors
     /// [`FailoverFault::TooFar`]
@@ -121,10 +120,10 @@ impl StoreState {
         register.moved_ahead(after, margin).map_err(FailoverFault::TooFar)
     }
 
-    /// Holds the gate above all epochs of the lost window, and then writes the register.
+    /// Holds the gate above all epochs that may have been lost, and then writes the register.
     ///
     /// # Errors
-    /// [`FailoverFault`]; the gate may be held. Repeating it from the start is safe.
+    /// [`FailoverFault`]; the gate may be held. Repeating the whole procedure is safe.
     pub async fn write(
         &self,
         store: &Store,

@@ -1,7 +1,7 @@
-//! Tools of operators: the audit of a whole ledger ([`verify`]), the same as a walk that never ends ([`scrubber`]), the
-//! number of workers that the backlog needs ([`scaling`]), the cost of storage operations ([`prices`]), the trail of
-//! administrative actions ([`audit`]), signed statements about all journals ([`anchors`]), copies of a whole store ([`copy`]),
-//! and the repair of a store that went back in time ([`failover`]).
+//! Tools for operators: the audit of a whole ledger ([`verify`]), the same audit as an endless background walk
+//! ([`scrubber`]), the number of workers needed ([`scaling`]), the cost of storage operations ([`prices`]), the trail
+//! of administrative actions ([`audit`]), signed statements about all journals ([`anchors`]), copies of a whole store
+//! ([`copy`]), and the repair of a store that lost its latest writes ([`failover`]).
 
 pub mod anchors;
 pub mod audit;

@@ -1,10 +1,10 @@
-//! What storage operations cost, in exact decimals: prices never pass through floats.
+//! The cost of storage operations, in exact decimals. Prices never pass through floats.
 
 use rust_decimal::{Decimal, RoundingStrategy};
 
 use crate::ports::operations::PriceKind;
 
-/// List prices of Azure Storage (LRS) as estimated for 2026, in US dollars for 10,000 operations.
+/// Estimated list prices of Azure Storage (LRS) in 2026, in US dollars per 10,000 operations.
 pub mod defaults {
     /// One table row read or written.
     pub const TABLE: &str = "0.00036";
@@ -18,19 +18,19 @@ pub mod defaults {
     pub const BLOB_READ: &str = "0.0044";
 }
 
-/// Digits after the point that a price may have: billionths of a dollar for 10,000 operations.
+/// Maximum number of decimals of a price: billionths of a dollar per 10,000 operations.
 pub const PRICE_DECIMALS_MAX: u32 = 9;
-/// Highest price, in whole dollars for 10,000 operations.
+/// Highest price, in whole dollars per 10,000 operations.
 pub const PRICE_USD_MAX: u64 = 1_000;
 
-/// The part of a price that one operation costs: prices are for 10,000 operations.
+/// Converts the price of 10,000 operations to the price of one.
 const OF_ONE: Decimal = Decimal::from_parts(1, 0, 0, false, 4);
 
 /// The price of 10,000 operations, in US dollars.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Price(Decimal);
 
-/// The prices of all kinds of operations.
+/// The price of each kind of operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Prices {
     /// One table row read or written.
@@ -45,16 +45,15 @@ pub struct Prices {
     pub blob_read: Price,
 }
 
-/// What operations cost together, in US dollars: exact until it is written, so that a sum is not a sum of
-/// rounded parts.
+/// The total cost of operations in US dollars. It is exact until it is formatted, so rounding errors do not add up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Cost(Decimal);
 
 impl Price {
-    /// Reads a decimal number of dollars, such as `0.00036`; at most [`PRICE_DECIMALS_MAX`] decimals, at most
-    /// [`PRICE_USD_MAX`] dollars. `None` when it is none.
+    /// Parses dollars as a decimal number such as `0.00036`, with at most [`PRICE_DECIMALS_MAX`] decimals and at most
+    /// [`PRICE_USD_MAX`] dollars; `None` for anything else.
     pub fn parse(text: &str) -> Option<Self> {
-        // `Decimal` also reads signs, underscores, and a point without digits before or after it.
+        // `Decimal` also accepts signs, underscores, and a point without digits on one side.
         let is_digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
         let usd = Decimal::from_str_exact(text).ok().filter(|_| text.split('.').all(is_digits))?;
         (usd.scale() <= PRICE_DECIMALS_MAX && usd <= Decimal::from(PRICE_USD_MAX)).then_some(Self(usd))
@@ -75,7 +74,7 @@ impl Default for Prices {
 }
 
 impl Prices {
-    /// What so many operations of a kind cost.
+    /// Returns the cost of `count` operations of a kind.
     pub fn of(&self, kind: PriceKind, count: u64) -> Cost {
         let Price(usd) = match kind {
             PriceKind::Table => self.table,
@@ -89,24 +88,24 @@ impl Prices {
 }
 
 impl Cost {
-    /// Both together.
+    /// Returns the sum of both costs.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self(self.0.saturating_add(other.0))
     }
 
-    /// In nano-dollars, rounded.
+    /// Returns the cost in nano-dollars, rounded.
     pub fn nano_usd(self) -> u64 {
         let nano_usd = self.0.saturating_mul(Decimal::from(1_000_000_000));
         rounded(nano_usd, 0).try_into().unwrap_or(u64::MAX)
     }
 
-    /// As a decimal number of dollars, to the nano-dollar.
+    /// Returns the cost in dollars as a decimal number with nine decimals, rounded.
     pub fn usd(self) -> String {
         format!("{:.9}", rounded(self.0, 9))
     }
 
-    /// What a million postings cost, when this is the cost of so many; `None` when there were none.
+    /// Returns the cost of a million postings, if this is the cost of `postings`; `None` if that is 0.
     pub fn of_a_million(self, postings: u64) -> Option<Self> {
         self.0.saturating_mul(Decimal::from(1_000_000)).checked_div(Decimal::from(postings)).map(Self)
     }
@@ -118,19 +117,19 @@ impl std::iter::Sum for Cost {
     }
 }
 
-/// Operations for each posting, as a decimal number with two decimals; `None` when nothing was posted.
+/// Returns the operations per posting with two decimals; `None` if nothing was posted.
 pub fn operations_per_posting(operations: u64, postings: u64) -> Option<String> {
     let ratio = Decimal::from(operations).checked_div(Decimal::from(postings))?;
     Some(format!("{:.2}", rounded(ratio, 2)))
 }
 
-/// Operations for each item of a batch, as a decimal number with three decimals.
+/// Returns the operations per batch item with three decimals.
 pub fn operations_per_item(operations: u64, items: u64) -> String {
     let ratio = Decimal::from(operations).checked_div(Decimal::from(items)).unwrap_or_default();
     format!("{:.3}", rounded(ratio, 3))
 }
 
-/// Half is rounded up.
+/// Rounds half up.
 fn rounded(number: Decimal, decimals: u32) -> Decimal {
     number.round_dp_with_strategy(decimals, RoundingStrategy::MidpointAwayFromZero)
 }

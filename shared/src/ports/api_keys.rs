@@ -6,7 +6,7 @@ use super::fault::StoreFault;
 use crate::domain::ids::PartnerId;
 use crate::domain::time::Timestamp;
 
-/// A stored API key. The record does not reveal the key itself.
+/// A stored API key. It does not reveal the key itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApiKeyRecord {
     /// Identifies the key in listings: the first 16 hexadecimal digits of its hash.
@@ -17,14 +17,14 @@ pub struct ApiKeyRecord {
     pub partner: PartnerId,
     /// The permissions, as stable codes.
     pub scopes: Vec<String>,
-    /// The time when it was created.
+    /// When the key was created.
     pub created_at: Timestamp,
-    /// The time when it was revoked; `None` while it is active.
+    /// When the key was revoked; `None` while it is active.
     pub revoked_at: Option<Timestamp>,
-    /// The time from which on it is refused; `None` if it does not expire.
+    /// From when the key is refused; `None` if it does not expire.
     pub expires_at: Option<Timestamp>,
-    /// A time at which it was used, less than some days before the last use ([`ApiKeys::mark_used`]); `None` if that is not
-    /// known: it was never used, or only with versions that do not record it.
+    /// A time at which the key was used, at most some days before the last use ([`ApiKeys::mark_used`]); `None` if the key
+    /// was never used, or only with versions that do not record it.
     pub last_used_at: Option<Timestamp>,
 }
 
@@ -41,17 +41,16 @@ pub trait ApiKeys: Send + Sync {
     /// Stores a new key. Storing the same id again changes nothing; a revoked key stays revoked.
     async fn add(&self, record: &ApiKeyRecord) -> Result<(), StoreFault>;
 
-    /// Reads a key by its id, including revoked ones.
+    /// Reads a key by its id. Revoked keys are returned, too.
     async fn find(&self, id: &str) -> Result<Option<ApiKeyRecord>, StoreFault>;
 
-    /// Returns all keys, by id.
+    /// Returns all keys in id order.
     async fn list(&self) -> Result<Vec<ApiKeyRecord>, StoreFault>;
 
-    /// Revokes a key permanently. Returns false when there is no key with this id. Revoking again keeps the
-    /// first time.
+    /// Revokes a key permanently. Returns `false` if there is no key with this id. Revoking again keeps the first time.
     async fn revoke(&self, id: &str, at: Timestamp) -> Result<bool, StoreFault>;
 
-    /// Records that a key was used. Returns false when there is no key with this id. An earlier time than the recorded one
-    /// changes nothing, and no call changes anything else of the key.
+    /// Records that a key was used. Returns `false` if there is no key with this id. A time earlier than the recorded one
+    /// has no effect. No other property of the key changes.
     async fn mark_used(&self, id: &str, at: Timestamp) -> Result<bool, StoreFault>;
 }

@@ -1,7 +1,7 @@
 //! Reads of the whole ledger as it is stored, including damaged rows. The audit is based on them.
 //!
-//! The other ports refuse invalid data; these reads report it row by row and continue. They only check
-//! that a row can be decoded, and they write nothing.
+//! The other ports refuse invalid data. These reads report damage row by row and continue. They only check that a row can
+//! be decoded, and write nothing.
 
 use std::fmt;
 
@@ -18,9 +18,9 @@ use crate::domain::time::Timestamp;
 /// A row that cannot be decoded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Damaged {
-    /// The location of the row in terms of the store, detailed enough for an operator to find it.
+    /// The location of the row in terms of the store, precise enough for an operator to find it.
     pub place: String,
-    /// The reason why it cannot be decoded.
+    /// Why the row cannot be decoded.
     pub cause: String,
 }
 
@@ -30,31 +30,31 @@ impl fmt::Display for Damaged {
     }
 }
 
-/// A row, or the reason why it cannot be decoded.
+/// A row, or why it cannot be decoded.
 pub type Readable<T> = Result<T, Damaged>;
 
-/// A journal page as it is stored.
+/// A journal page as stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredPage {
-    /// The first sequence according to the key of the row; `None` when the key cannot be decoded.
+    /// The first sequence in the row key; `None` if the key cannot be decoded.
     pub first_sequence: Option<u64>,
-    /// The content, without any check ([`JournalPage::check`] was not called).
+    /// The content, unchecked ([`JournalPage::check`] was not called).
     pub page: Readable<JournalPage>,
 }
 
-/// A page without entries as it is stored.
+/// A page without entries as stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredDecisionPage {
-    /// The version according to the key of the row; `None` when the key cannot be decoded.
+    /// The version in the row key; `None` if the key cannot be decoded.
     pub version: Option<u64>,
-    /// The content, without any check.
+    /// The content, unchecked.
     pub page: Readable<JournalPage>,
 }
 
 /// A row of the ledger.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredRow {
-    /// The account to which it belongs.
+    /// The account that the row belongs to.
     pub account: AccountKey,
     /// Its content.
     pub content: RowContent,
@@ -65,18 +65,18 @@ pub struct StoredRow {
 pub enum RowContent {
     /// The account.
     Account(Box<Readable<Account>>),
-    /// A page of its journal with entries.
+    /// A journal page with entries.
     Page(StoredPage),
-    /// A page of its journal without entries.
+    /// A journal page without entries.
     DecisionPage(StoredDecisionPage),
-    /// One of its transactions, in any status.
+    /// A transaction in any status.
     Transaction(Box<Readable<StoredTransaction>>),
 }
 
-/// A part of the store: the accounts of the users from one id on, to before another one.
+/// A half-open range of users in id order, which contains all of their accounts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UserRange {
-    /// The first user; `None` for the start of the store, where damaged keys may lie, too.
+    /// The first user; `None` for the start of the store, which may also contain damaged keys.
     pub from: Option<UserId>,
     /// The first user after the range; `None` for the end of the store.
     pub to: Option<UserId>,
@@ -86,7 +86,7 @@ impl UserRange {
     /// The whole store.
     pub const ALL: Self = Self { from: None, to: None };
 
-    /// Divides the whole store into this many ranges, at least one, with about as many random ids in each.
+    /// Divides the whole store into `count` ranges (at least one), each with about the same share of random ids.
     pub fn divided(count: u16) -> Vec<Self> {
         let count = u128::from(count.max(1));
         let width = u128::MAX.checked_div(count).unwrap_or(u128::MAX);
@@ -103,17 +103,17 @@ impl UserRange {
     }
 }
 
-/// The stored ledger, for reading it from end to end. `cursor` is the `next` of the previous page of the
-/// listing. It is opaque, valid only for the listing, and the account or the range, that returned it, and for any
-/// process at any later time. Items that are added or changed during a listing may or may not be returned; all others are
-/// returned exactly once. A page can have fewer items than the limit, or none, without being the last one.
+/// The stored ledger, for reading it from end to end. `cursor` is the `next` of the previous page of a listing. It is
+/// opaque, and valid in every process at any later time, but only for the listing and the account or range that returned
+/// it. Items that are added or changed during a listing may or may not be returned; all others are returned exactly once.
+/// A page can have fewer items than the limit, or none, without being the last one.
 ///
 /// # Errors
 /// Each listing returns [`StoreFault::ForeignCursor`] when the cursor does not belong to it.
 #[async_trait]
 pub trait Archive: Send + Sync {
-    /// Returns the accounts in the account lists of the users in a range, in the order of their keys. At most
-    /// `limit`. Rows that cannot be decoded are returned in their stored position.
+    /// Returns at most `limit` accounts from the account lists of the users in a range, in key order. Rows that cannot be
+    /// decoded are returned at their stored position.
     async fn listed_accounts(
         &self,
         range: UserRange,
@@ -121,10 +121,10 @@ pub trait Archive: Send + Sync {
         limit: usize,
     ) -> Result<Listing<Readable<AccountKey>>, StoreFault>;
 
-    /// Returns all rows of the ledger in a range, account by account in the order of their keys. Of each account its own
-    /// row comes first, then its pages without entries by version, then those with entries by first sequence, then its
-    /// transactions in an order that does not depend on their status. At most `limit`, which is reduced where rows are
-    /// large. Rows whose account cannot be decoded are damaged.
+    /// Returns the rows of the ledger in a range, account by account in key order. The account row comes first, then the
+    /// pages without entries by version, the pages with entries by first sequence, and the transactions in an order that
+    /// does not depend on their status. Returns at most `limit` rows, and fewer where rows are large. Rows whose account
+    /// cannot be decoded are damaged.
     async fn rows(
         &self,
         range: UserRange,
@@ -132,8 +132,8 @@ pub trait Archive: Send + Sync {
         limit: usize,
     ) -> Result<Listing<Readable<StoredRow>>, StoreFault>;
 
-    /// Returns rows like [`Self::rows`], and may leave out those that were last written before `since`, by the clock of the
-    /// store. It is another listing, with cursors of its own.
+    /// Like [`Self::rows`], but may skip rows last written before `since` on the clock of the store. This is a separate
+    /// listing with its own cursors.
     async fn rows_since(
         &self,
         _since: Timestamp,
@@ -144,11 +144,11 @@ pub trait Archive: Send + Sync {
         self.rows(range, cursor, limit).await
     }
 
-    /// Returns whether [`Self::accepted`] reads only accepted transactions, however many rows there are. The value never
-    /// changes.
+    /// Returns whether [`Self::accepted`] reads accepted transactions only, regardless of the number of other rows. The
+    /// value never changes.
     fn has_index_of_accepted(&self) -> bool;
 
-    /// Returns the accepted transactions in a range, in no particular order. At most `limit`.
+    /// Returns at most `limit` accepted transactions in a range, in no particular order.
     async fn accepted(
         &self,
         range: UserRange,
@@ -159,10 +159,10 @@ pub trait Archive: Send + Sync {
     /// Returns whether the account list of its user contains the account.
     async fn is_listed(&self, account: AccountKey) -> Result<bool, StoreFault>;
 
-    /// Returns whether the ledger has any journal page, also a damaged one: whether anything was ever posted.
+    /// Returns whether the ledger has any journal page, even a damaged one: whether anything was ever posted.
     async fn has_pages(&self) -> Result<bool, StoreFault>;
 
-    /// Returns the journal pages of an account without entries by version, including damaged ones. At most `limit`.
+    /// Returns at most `limit` journal pages without entries of an account, by version, including damaged ones.
     async fn stored_decision_pages(
         &self,
         account: AccountKey,
@@ -170,7 +170,7 @@ pub trait Archive: Send + Sync {
         limit: usize,
     ) -> Result<Listing<StoredDecisionPage>, StoreFault>;
 
-    /// Returns the journal pages of an account with entries by first sequence, including damaged ones. At most `limit`.
+    /// Returns at most `limit` journal pages with entries of an account, by first sequence, including damaged ones.
     async fn stored_pages(
         &self,
         account: AccountKey,
@@ -178,8 +178,8 @@ pub trait Archive: Send + Sync {
         limit: usize,
     ) -> Result<Listing<StoredPage>, StoreFault>;
 
-    /// Returns the transactions of an account in every status, in an order that the store chooses and that does not
-    /// depend on the status. At most `limit`.
+    /// Returns at most `limit` transactions of an account in any status. The order is chosen by the store and does not
+    /// depend on the status.
     async fn stored_transactions(
         &self,
         account: AccountKey,

@@ -7,23 +7,23 @@ use super::ledger::Listing;
 use super::queue::QueueName;
 use crate::domain::time::Timestamp;
 
-/// A queue message that was set aside.
+/// A queue message that was removed from processing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeadLetter {
-    /// The queue's id of the message, which is also the id of the dead letter.
+    /// The id that the queue gave the message. It is also the id of the dead letter.
     pub id: String,
-    /// The queue that it came from.
+    /// The queue of origin.
     pub queue: QueueName,
     /// The reason, as a sentence for operators of at most
     /// [`crate::protocol::dead_letters::REASON_CHARS_MAX`] characters.
     pub reason: String,
-    /// The complete body, as it was on the queue.
+    /// The complete body of the queue message.
     pub body: Vec<u8>,
     /// The number of deliveries.
     pub dequeue_count: u32,
-    /// The time when the message was sent.
+    /// When the message was sent.
     pub inserted_at: Timestamp,
-    /// The time when it was set aside.
+    /// When the dead letter was created.
     pub dead_at: Timestamp,
     /// The decision of an operator; `None` while the dead letter is open.
     pub resolution: Option<Resolution>,
@@ -34,7 +34,7 @@ pub struct DeadLetter {
 pub struct Resolution {
     /// The kind of decision.
     pub kind: ResolutionKind,
-    /// The partner of the API key that was used.
+    /// The partner of the API key that the operator used.
     pub by: String,
     /// The time of the decision.
     pub at: Timestamp,
@@ -43,9 +43,9 @@ pub struct Resolution {
 /// The possible decisions about a dead letter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResolutionKind {
-    /// Its work was sent again.
+    /// The work was sent again.
     Replayed,
-    /// Its work was abandoned: transactions that were not final are rejected now.
+    /// The work was abandoned: transactions that were not final have been rejected.
     Discarded,
 }
 
@@ -67,15 +67,14 @@ impl ResolutionKind {
 /// The dead letters of one store. Bodies of up to 64 KiB are kept completely.
 #[async_trait]
 pub trait DeadLetters: Send + Sync {
-    /// Stores a dead letter. Adding the same id again changes nothing: the first reason and its resolution
-    /// are kept.
+    /// Stores a dead letter. Adding the same id again has no effect: the first reason and its resolution are kept.
     async fn add(&self, letter: &DeadLetter) -> Result<(), StoreFault>;
 
     /// Reads one dead letter.
     async fn find(&self, id: &str) -> Result<Option<DeadLetter>, StoreFault>;
 
-    /// Returns open dead letters (`open_only`), or all of them, in the order of their ids. `cursor` is the `next`
-    /// of the previous page. At most `limit`.
+    /// Returns at most `limit` dead letters in id order, only open ones if `open_only`. `cursor` is the `next` of the
+    /// previous page.
     async fn list(
         &self,
         open_only: bool,
@@ -83,8 +82,8 @@ pub trait DeadLetters: Send + Sync {
         limit: usize,
     ) -> Result<Listing<DeadLetter>, StoreFault>;
 
-    /// Closes an open dead letter with a decision. It can still be read. Returns false when there is no open dead
-    /// letter with this id.
+    /// Closes an open dead letter with a decision. It can still be read. Returns `false` if there is no open dead letter
+    /// with this id.
     async fn resolve(&self, id: &str, resolution: &Resolution) -> Result<bool, StoreFault>;
 
     /// Returns the number of open dead letters by queue of origin.

@@ -10,15 +10,15 @@ use super::queue::QueueName;
 /// Sends rings to listeners, and receives rings for this process.
 #[async_trait]
 pub trait Doorbell: Send + Sync {
-    /// Wakes the listeners of the queue. It never waits and never fails.
+    /// Wakes the listeners of the queue. Never waits and never fails.
     fn ring(&self, queue: &QueueName);
 
-    /// Returns the queues of a kind of work for which this process received rings since the last call; waits for the
-    /// first ring. Each queue is returned once, even after several rings. At most one listener per kind may call this.
+    /// Returns the queues of a kind of work for which this process received rings since the last call. Waits for the first
+    /// ring. Each queue is returned once, even after several rings. At most one listener per kind may call this.
     async fn rung(&self, kind: &str) -> BTreeSet<QueueName>;
 
-    /// Returns until when it is proven that rings of all processes reach this one, on the clock of the uptime. `None`
-    /// if it is not proven: a ring may be lost unnoticed. A lost ring is repeated within a minute while it is proven.
+    /// Returns the uptime until which rings of all processes are proven to reach this process. While that is proven, a
+    /// lost ring is repeated within a minute. `None` if it is not proven: rings may be lost unnoticed.
     fn proven_until(&self) -> Option<Duration> {
         None
     }

@@ -1,16 +1,16 @@
-//! Distributions of durations, as counts in ranges.
+//! Histograms of durations.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 const NS_PER_MS: u128 = 1_000_000;
 
-/// The number of durations in each range, since the start of the process. Integers only, and without locks: durations are
-/// recorded where money is posted.
+/// A histogram of durations since the start of the process. It uses integers and no locks, because durations are recorded
+/// on the posting path.
 #[derive(Debug)]
 pub struct Durations {
     bounds_ms: &'static [u64],
-    /// One count for each bound, and one for longer durations.
+    /// One count per bound, and one for durations above the last bound.
     counts: Box<[AtomicU64]>,
     sum_us: AtomicU64,
 }
@@ -18,9 +18,9 @@ pub struct Durations {
 /// The values of [`Durations`] at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DurationsSnapshot {
-    /// Upper bound of each range in milliseconds, and the number of durations in it; `None` is the range without a bound.
+    /// Upper bound of each range in milliseconds, with the number of durations in it; `None` for the unbounded range.
     pub ranges: Vec<(Option<u64>, u64)>,
-    /// The sum in microseconds.
+    /// The sum of all durations in microseconds.
     pub sum_us: u64,
 }
 
@@ -31,7 +31,7 @@ impl Durations {
         Self { bounds_ms, counts: counts.collect(), sum_us: AtomicU64::new(0) }
     }
 
-    /// Records a duration that was measured `count` times.
+    /// Records a duration `count` times.
     pub fn record(&self, duration: Duration, count: usize) {
         let count = u64::try_from(count).unwrap_or(0);
         let ns = duration.as_nanos();

@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-/// Target of the log lines about damaged or contradictory rows. Each of them is written, however many there are: it may be the
+/// Log target of lines about damaged or contradictory rows. They are never rate-limited, because such a line may be the
 /// only trace.
 pub const EVIDENCE: &str = "postonce::evidence";
 
@@ -12,8 +12,8 @@ pub type Cause = Box<dyn std::error::Error + Send + Sync>;
 /// An operation of a store failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreFault {
-    /// The store could not be reached, throttled the request, or did not respond. A write **may have
-    /// happened or may still happen**: the caller retries under the same guards, or reads back.
+    /// The store could not be reached, throttled the request, or did not respond. A write **may have happened or may still
+    /// happen**: the caller retries under the same guards, or reads back.
     #[error("the store was not available while {doing}")]
     Unavailable {
         /// The operation that failed.
@@ -22,7 +22,7 @@ pub enum StoreFault {
         #[source]
         source: Cause,
     },
-    /// Stored data is invalid. A retry does not help; an operator has to investigate.
+    /// Stored data is invalid. A retry does not help; an operator must investigate.
     #[error("stored data is invalid while {doing}")]
     Corrupt {
         /// The operation that failed.
@@ -31,8 +31,8 @@ pub enum StoreFault {
         #[source]
         source: Cause,
     },
-    /// The store refused the request for a reason that a retry does not change: wrong
-    /// credentials, a missing table, a bug in this program. The write did not happen.
+    /// The store refused the request for a reason that a retry does not change, such as wrong credentials, a missing
+    /// table, or a bug in this program. The write did not happen.
     #[error("the store refused the request while {doing}")]
     Refused {
         /// The operation that failed.
@@ -41,7 +41,7 @@ pub enum StoreFault {
         #[source]
         source: Cause,
     },
-    /// The cursor does not belong to the listing: a mistake of the caller.
+    /// The cursor does not belong to the listing, which is an error of the caller.
     #[error("the cursor does not belong to this listing while {doing}")]
     ForeignCursor {
         /// The operation that failed.
@@ -50,8 +50,8 @@ pub enum StoreFault {
 }
 
 impl StoreFault {
-    /// Returns whether a retry later can succeed. A refusal counts as transient: the configuration of the store is
-    /// wrong, not the work, and an operator can correct it while the work waits.
+    /// Returns whether a later retry can succeed. A refusal counts as transient: the configuration of the store is wrong,
+    /// not the work, and an operator can correct it while the work waits.
     pub const fn is_transient(&self) -> bool {
         match self {
             Self::Unavailable { .. } | Self::Refused { .. } => true,
@@ -60,12 +60,12 @@ impl StoreFault {
     }
 }
 
-/// Returns the causes of a fault as one line, without the operation that failed.
+/// Returns the cause chain of a fault as one line, without the operation that failed.
 pub fn causes(fault: &StoreFault) -> String {
     fault.source().map_or_else(|| fault.to_string(), chain)
 }
 
-/// Returns an error and its causes as one line.
+/// Returns an error and its cause chain as one line.
 pub fn chain(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

@@ -1,7 +1,7 @@
-//! Writes rows of the ledger as another store has them. A copy of a store is based on it: a backup, and a restore.
+//! Writes rows of the ledger exactly as another store has them. Backups and restores are based on it.
 //!
-//! The other ports decide, guard and chain; this one stores what was decided. So no process may work on the accounts that
-//! are written.
+//! The other ports decide, guard and chain; this port stores existing decisions. No process may work on the accounts
+//! meanwhile.
 
 use async_trait::async_trait;
 
@@ -18,14 +18,14 @@ pub struct AccountRows {
     pub key: AccountKey,
     /// Pages of its journal, with or without entries.
     pub pages: Vec<JournalPage>,
-    /// Transactions in every status, with their marks. Their revisions are those of the other store, and are not kept.
+    /// Transactions in any status, with their marks. Their revisions belong to the other store and are not kept.
     pub transactions: Vec<StoredTransaction>,
-    /// The row of the account. Without it, the stored one stays as it is.
+    /// The account row. If it is `None`, the stored row does not change.
     pub account: Option<Account>,
 }
 
 impl AccountRows {
-    /// No rows of an account.
+    /// Creates an empty set of rows for an account.
     pub const fn of(key: AccountKey) -> Self {
         Self { key, pages: Vec::new(), transactions: Vec::new(), account: None }
     }
@@ -37,15 +37,15 @@ impl AccountRows {
     }
 }
 
-/// Writes rows as another store has them.
+/// Writes rows exactly as another store has them.
 #[async_trait]
 pub trait Import: Send + Sync {
-    /// Stores the rows of different accounts. Rows with the same keys are replaced. Pages, and transactions that are final,
-    /// never change: the caller passes them as they are stored already, if they are, and a store may keep what it has. An
-    /// account with a row is added to the list of its user.
+    /// Stores the rows of different accounts, replacing rows with the same keys. Pages and final transactions never
+    /// change, so the caller passes existing ones unchanged, and a store may keep what it has. An account with a row is
+    /// added to the list of its user.
     ///
-    /// The row of an account is written with the last of its other rows, or after them: so an account at a version has all
-    /// rows of that version, if the caller passes the row with the last ones. After a fault some rows may be written, or may
-    /// still be. Repeating the call has the same effect as one.
+    /// The account row is written with the last of its other rows, or after them. If the caller passes the account row
+    /// with the last rows, an account at a version therefore has all rows of that version. After a fault some rows may be
+    /// written, or may still be. Repeating the call has the same effect as one call.
     async fn import(&self, accounts: &[AccountRows]) -> Result<(), StoreFault>;
 }

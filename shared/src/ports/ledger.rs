@@ -16,25 +16,25 @@ use crate::domain::transaction::{Outcome, TransactionStatus};
 /// Number of transactions that are read concurrently.
 pub(crate) const READS_AT_ONCE: usize = 16;
 
-/// A transaction as it is stored.
+/// A transaction as stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredTransaction {
-    /// What was submitted. The trace of its request is not stored.
+    /// The submission. The trace of its request is not stored.
     pub submission: Submission,
-    /// The final result; `None` while the status is accepted.
+    /// The final result; `None` while the transaction is accepted.
     pub outcome: Option<Outcome>,
-    /// The fingerprint of its content, by the hash rule at the time of acceptance.
+    /// The fingerprint of the content, by the hash rule at the time of acceptance.
     pub fingerprint: Fingerprint,
     /// The revision of its row.
     pub revision: Revision,
-    /// The marks that dead-letter handling and repair set on the transaction.
+    /// The marks set by dead-letter handling and repair.
     pub marks: Marks,
-    /// The delivery that led to the decision; `None` if it was decided without the queue.
+    /// The delivery that led to the decision; `None` if the transaction was decided without the queue.
     pub delivered: Option<Delivered>,
 }
 
 impl StoredTransaction {
-    /// What is stored of a submission that is inserted, with its outcome if it has one already.
+    /// Returns the stored form of a newly inserted submission, with its outcome if it already has one.
     pub fn inserted(submission: Submission, revision: Revision, outcome: Option<Outcome>) -> Self {
         let origin = Origin { traceparent: None, ..submission.origin };
         Self {
@@ -52,7 +52,7 @@ impl StoredTransaction {
         TransactionStatus::of(self.outcome.as_ref())
     }
 
-    /// Returns the work that is still to be done; `None` when the transaction is final.
+    /// Returns the remaining work; `None` if the transaction is final.
     pub fn work(&self) -> Option<Work> {
         let work =
             || Work { submission: self.submission.clone(), row: self.revision.clone(), delivered: None };
@@ -60,14 +60,14 @@ impl StoredTransaction {
     }
 }
 
-/// Marks on an accepted transaction. They have no meaning after it is final.
+/// Marks on an accepted transaction. They have no meaning once it is final.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Marks {
-    /// Its work is in the dead letters, so repair skips it.
+    /// The work is in the dead letters, so repair skips the transaction.
     pub dead_letter: bool,
-    /// The number of times that repair enqueued it again.
+    /// How often repair enqueued the work again.
     pub repairs: u32,
-    /// The time of the latest repair.
+    /// The time of the last repair.
     pub repaired_at: Option<Timestamp>,
 }
 
@@ -79,25 +79,25 @@ pub enum AcceptOutcome {
     Inserted {
         /// The revision of the new row.
         revision: Revision,
-        /// Whether the same atomic step also enqueued its work. If not, the caller must send the work
-        /// before it confirms anything to the partner.
+        /// Whether the same atomic step also enqueued the work. If not, the caller must send the work before it confirms
+        /// anything to the partner.
         enqueued: bool,
     },
-    /// The key already exists. The caller compares the content.
+    /// The key already exists. The caller must compare the content.
     Existing(Box<StoredTransaction>),
 }
 
-/// The set of transactions that one call of [`Ledger::accept`] may store.
+/// Which transactions one call of [`Ledger::accept`] may store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AcceptGrouping {
-    /// Transactions of one account, at most 100: the limit of a batch in Azure Tables.
+    /// Transactions of one account, at most 100 (the limit of a batch in Azure Tables).
     OneAccount,
     /// Transactions of any accounts, at most 500, so that requests for many accounts share one step.
     AllAccounts,
 }
 
 impl AcceptGrouping {
-    /// Returns the largest number of transactions in one call.
+    /// Returns the maximum number of transactions in one call.
     pub const fn group_max(self) -> usize {
         match self {
             Self::OneAccount => 100,
@@ -112,19 +112,19 @@ impl AcceptGrouping {
 pub enum Committed {
     /// Everything was written.
     Done {
-        /// The revision of the account row after this commit; `None` when the adapter knows that the commit
-        /// happened but does not know the current revision.
+        /// The revision of the account row after this commit; `None` if the adapter knows that the commit happened, but
+        /// not the current revision.
         revision: Option<Revision>,
     },
-    /// Nothing was written: the account changed after it was read, or the adapter cannot tell which row did.
+    /// Nothing was written: the account changed after it was read, or the adapter cannot determine which row did.
     Stale,
-    /// Nothing was written: these accepted transactions are final or changed in another way after they were read. There
-    /// is at least one key; others may have changed as well.
+    /// Nothing was written: these accepted transactions became final or changed otherwise after they were read. Contains
+    /// at least one key; others may have changed as well.
     RowsChanged(Vec<TransactionKey>),
-    /// Nothing was written: rows with these keys exist, which the commit was to insert. There is at least one key; others
-    /// may be taken as well. If other guards failed too, the result may be another one.
+    /// Nothing was written: rows with these keys, which the commit was to insert, already exist. Contains at least one
+    /// key; others may exist as well. If other guards failed too, another variant may be returned.
     Taken(Vec<TransactionKey>),
-    /// Nothing was written: the account has accepted transactions, and the commit has to come after them
+    /// Nothing was written: the account has accepted transactions, which must be decided first
     /// ([`AccountCommit::after_accepted`]).
     Early,
 }
@@ -137,8 +137,8 @@ pub trait Ledger: Send + Sync {
         AcceptGrouping::OneAccount
     }
 
-    /// Returns whether every write of this process happens before its later writes to the store, or never, even if its
-    /// caller is cancelled. The value never changes.
+    /// Returns whether every write of this process takes effect before its later writes or never, even if its caller is
+    /// cancelled. The value never changes.
     fn writes_in_order(&self) -> bool {
         false
     }
@@ -150,32 +150,32 @@ pub trait Ledger: Send + Sync {
 
     /// Stores each transaction under its key, at most once per key. Returns one outcome per transaction, in order.
     ///
-    /// The transactions must be within [`Self::accept_grouping`] and have distinct keys. The existence of their
-    /// accounts is not checked. After a fault the state of each transaction is unknown: some may be stored.
+    /// The transactions must be within [`Self::accept_grouping`] and have distinct keys. The existence of their accounts
+    /// is not checked. After a fault the state of each transaction is unknown: some may be stored.
     ///
-    /// The nonce identifies this call and its repetitions. It is stored in the rows, so that after an unclear outcome the
-    /// author recognizes its own inserts. The trace of a submission is only sent with the work, where the same step enqueues it.
+    /// The nonce identifies this call and its retries. It is stored in the rows, so that the caller recognizes its own
+    /// inserts after an unclear outcome. The trace of a submission is only sent with the work, if the same step enqueues
+    /// it.
     async fn accept(&self, group: &[Submission], nonce: Nonce) -> Result<Vec<AcceptOutcome>, StoreFault>;
 
-    /// Writes the account, the finalized and the inserted transactions and the journal page together, or nothing.
+    /// Writes the account, the finalized and inserted transactions and the journal page atomically.
     ///
-    /// Guards: the account row has the revision `guard`, each stored row has its revision and is not final, and no
-    /// row has the key of one that is inserted. After a fault the commit may have happened or may still happen. A commit that
-    /// is repeated has no effect, and is reported as done only if its rows contain its nonce and are final.
+    /// Guards: the account row has the revision `guard`, each stored transaction has its revision and is not final, and no
+    /// row has the key of an inserted one. After a fault the commit may have happened or may still happen. A repeated
+    /// commit has no effect. It is reported as done only if its rows contain its nonce and are final.
     async fn commit(&self, commit: &AccountCommit) -> Result<Committed, StoreFault>;
 
-    /// Inserts rejected transactions of an account that does not exist, all or none. Only their keys are guarded, and not
-    /// that the account still does not exist. Returns [`Committed::Done`] or [`Committed::Taken`]; otherwise as
-    /// [`Self::commit`].
+    /// Inserts rejected transactions of an account that does not exist, all or none. Only their keys are guarded, not the
+    /// absence of the account. Returns [`Committed::Done`] or [`Committed::Taken`]; otherwise like [`Self::commit`].
     async fn reject_unknown(&self, commit: &UnknownAccountCommit) -> Result<Committed, StoreFault>;
 
-    /// Reads an account with the revision that a commit must name; `None` when it was never opened.
+    /// Reads an account with the revision that a commit must name; `None` if it was never opened.
     async fn account(&self, key: AccountKey) -> Result<Option<Versioned<Account>>, StoreFault>;
 
-    /// Reads one transaction; `None` when its key was never accepted.
+    /// Reads one transaction; `None` if its key was never accepted.
     async fn transaction(&self, key: &TransactionKey) -> Result<Option<StoredTransaction>, StoreFault>;
 
-    /// Reads several transactions of one account, in the order of the keys; otherwise like [`Self::transaction`].
+    /// Reads several transactions of one account, in the order of the keys. Otherwise like [`Self::transaction`].
     async fn transactions(
         &self,
         keys: &[TransactionKey],
@@ -184,8 +184,8 @@ pub trait Ledger: Send + Sync {
         stream::iter(reads).buffered(READS_AT_ONCE).try_collect().await
     }
 
-    /// Replaces the marks of a transaction and returns the new revision. Returns `None` when the transaction is
-    /// no longer accepted or its row does not have this revision.
+    /// Replaces the marks of a transaction, and returns the new revision. Returns `None` if the transaction is no longer
+    /// accepted, or its row does not have this revision.
     async fn mark(
         &self,
         key: &TransactionKey,
@@ -196,24 +196,24 @@ pub trait Ledger: Send + Sync {
     /// Checks with one cheap read that the ledger is available.
     async fn probe(&self) -> Result<(), StoreFault>;
 
-    /// Returns the steps for many accounts at once, if they cost less than those for each account. The value never
+    /// Returns the steps for many accounts at once, if they are cheaper than steps for each account. The value never
     /// changes.
     fn joint_steps(&self) -> Option<&dyn JointSteps> {
         None
     }
 }
 
-/// Steps of a ledger for many accounts at once.
+/// Ledger steps for many accounts at once.
 #[async_trait]
 pub trait JointSteps: Send + Sync {
-    /// Returns the largest number of accounts in one step. The value never changes.
+    /// Returns the maximum number of accounts in one step. The value never changes.
     fn accounts_max(&self) -> usize;
 
-    /// Reads accounts, in the order of their keys; otherwise like [`Ledger::account`].
+    /// Reads accounts in the order of the keys. Otherwise like [`Ledger::account`].
     async fn accounts(&self, keys: &[AccountKey]) -> Result<Vec<Option<Versioned<Account>>>, StoreFault>;
 
-    /// Writes commits on different accounts, each like [`Ledger::commit`]: one whose guards do not hold does not prevent
-    /// the others. After a fault each of them may have happened or may still happen.
+    /// Writes commits on different accounts, each like [`Ledger::commit`]. A commit whose guards fail does not prevent the
+    /// others. After a fault each of them may have happened or may still happen.
     async fn commit_all(&self, commits: &[AccountCommit]) -> Result<Vec<Committed>, StoreFault>;
 }
 
@@ -223,7 +223,7 @@ pub trait JointSteps: Send + Sync {
 pub enum Opened {
     /// This call created the account.
     Created(Versioned<Account>),
-    /// The account existed before; this is its current state.
+    /// The account already existed. Contains its current state.
     Existing(Versioned<Account>),
 }
 
@@ -234,16 +234,16 @@ pub trait Accounts: Send + Sync {
     /// every account that exists; after a crash it may also contain one that does not.
     async fn open(&self, opening: &AccountDecision) -> Result<Opened, StoreFault>;
 
-    /// Replaces status, overdraft limit and version of the account and the head of its journal, in one step with the page of
-    /// the change; returns the new revision. Returns `None` when the row does not have the revision `guard`. The
-    /// balance is not changed.
+    /// Replaces status, overdraft limit and version of the account and the head of its journal, atomically with the page
+    /// of the change. Returns the new revision; `None` if the row does not have the revision `guard`. The balance does not
+    /// change.
     async fn change(
         &self,
         guard: &Revision,
         change: &AccountDecision,
     ) -> Result<Option<Revision>, StoreFault>;
 
-    /// Returns the user's accounts after the given one, by account id, at most `limit`.
+    /// Returns at most `limit` accounts of the user with ids greater than `after`, in id order.
     async fn list(
         &self,
         user: UserId,
@@ -252,19 +252,19 @@ pub trait Accounts: Send + Sync {
     ) -> Result<Vec<Account>, StoreFault>;
 }
 
-/// A page of a listing, with the position of the next page.
+/// A page of a listing, and the cursor of the next page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listing<T> {
     /// The items, in the order of the listing.
     pub items: Vec<T>,
-    /// The cursor of the next page; `None` at the end. A page can have fewer items than the limit, or none,
-    /// without being the last one.
+    /// The cursor of the next page; `None` at the end. A page can have fewer items than the limit, or none, without being
+    /// the last one.
     pub next: Option<String>,
 }
 
 impl<T> Listing<T> {
-    /// Returns the first `limit` of the remaining items. When more remain, the next page starts `after` the last
-    /// of them.
+    /// Takes the first `limit` of the remaining items. If more remain, `after` computes the next cursor from the last item
+    /// taken.
     pub fn first_of(
         remaining: impl IntoIterator<Item = T>,
         limit: usize,
@@ -276,7 +276,7 @@ impl<T> Listing<T> {
         Self { items, next }
     }
 
-    /// Reads pages from the first one on, until one has items. Returns that page, or the last one, which is then empty.
+    /// Reads pages until one has items. Returns that page, or the last page, which is then empty.
     ///
     /// # Errors
     /// [`StoreFault`] when a page cannot be read.
@@ -297,7 +297,7 @@ impl<T> Listing<T> {
 /// Reads accepted and posted transactions.
 #[async_trait]
 pub trait TransactionLog: Send + Sync {
-    /// Returns journal pages in order, starting with the one that contains the sequence `from`. They contain at least
+    /// Returns journal pages in order, starting with the page that contains the sequence `from`. They contain at least
     /// `entries` entries, or all remaining ones. Each page has been checked ([`JournalPage::check`]).
     async fn pages(
         &self,
@@ -306,8 +306,8 @@ pub trait TransactionLog: Send + Sync {
         entries: usize,
     ) -> Result<Vec<JournalPage>, StoreFault>;
 
-    /// Returns journal pages without entries in order, from the version `from` on: `limit` of them, or all remaining ones.
-    /// Each page has been checked.
+    /// Returns at most `limit` journal pages without entries, in order, starting at the version `from`. Each page has been
+    /// checked.
     async fn decision_pages(
         &self,
         account: AccountKey,
@@ -315,9 +315,9 @@ pub trait TransactionLog: Send + Sync {
         limit: usize,
     ) -> Result<Vec<JournalPage>, StoreFault>;
 
-    /// Returns transactions of an account in one status, of one partner or of all, in the order of their keys.
-    /// `cursor` is the `next` of the previous page. It is opaque, and for a listing of one partner it contains no
-    /// information about other partners. At most `limit`.
+    /// Returns at most `limit` transactions of an account in one status, of one partner or of all, in key order. `cursor`
+    /// is the `next` of the previous page. It is opaque. In a listing of one partner, it contains no information about
+    /// other partners.
     ///
     /// # Errors
     /// [`StoreFault::ForeignCursor`] when the cursor does not belong to this listing.

@@ -1,8 +1,8 @@
-//! The interfaces of the bank to stores, queues and clock. Each method is one business step. The doc comment of a
-//! method is its contract; the crate `postonce-conformance` checks every adapter against it.
+//! The interfaces of the bank to stores, queues and clock. Each method is one business step. Its doc comment is its
+//! contract, which the crate `postonce-conformance` checks for every adapter.
 //!
-//! A port promises an atomic step, not rows: it exposes no database transaction, no SQL and no
-//! partition key, so that SQLite and Azure Tables can both implement it.
+//! A port promises an atomic step, not rows. It exposes no database transaction, no SQL and no partition key, so that
+//! SQLite and Azure Tables can both implement it.
 
 pub mod api_keys;
 pub mod archive;
@@ -52,9 +52,9 @@ pub struct Store {
     pub accounts: Arc<dyn Accounts>,
     /// Reads accepted and posted transactions.
     pub log: Arc<dyn TransactionLog>,
-    /// Reads everything that is stored, including damaged rows.
+    /// Reads all rows, including damaged ones.
     pub archive: Arc<dyn Archive>,
-    /// Writes rows as another store has them.
+    /// Writes rows exactly as another store has them.
     pub import: Arc<dyn Import>,
     /// Holds accepted work until it is posted.
     pub queue: Arc<dyn WorkQueue>,
@@ -62,7 +62,7 @@ pub struct Store {
     pub dead_letters: Arc<dyn DeadLetters>,
     /// Small values with compare-and-swap.
     pub sync: Arc<dyn SyncStore>,
-    /// Large bodies by reference.
+    /// Large bodies, stored by name.
     pub payloads: Arc<dyn PayloadStore>,
     /// The API keys.
     pub api_keys: Arc<dyn ApiKeys>,
@@ -72,12 +72,12 @@ pub struct Store {
     pub order_numbers: Arc<dyn OrderNumberIndex>,
     /// The processes that can be called.
     pub process_registry: Arc<dyn ProcessRegistry>,
-    /// What this process is permitted to do.
+    /// The access rights of this process.
     pub rights: Arc<dyn StoreRights>,
-    /// The clock of this process, compared with that of the store.
+    /// The clock of this process, compared with the clock of the store.
     pub clock: Arc<StoreClock>,
-    /// Whether the files of an embedded store are still those that were opened.
+    /// Whether the files of an embedded store are still the opened ones.
     pub files: StoreFiles,
-    /// Counts the operations of the store, which cost money.
+    /// Counts the billable operations of the store.
     pub operations: Arc<StorageOperations>,
 }

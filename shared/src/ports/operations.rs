@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use super::durations::Durations;
 use crate::domain::batch::OperationCounts;
 
-/// Upper bounds of the ranges of durations in milliseconds; no request is waited for longer than the last one.
+/// Upper bounds of the duration ranges in milliseconds. No request takes longer than the last one.
 const BOUNDS_MS: &[u64] = &[1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000];
 
 /// A service of the store.
@@ -33,7 +33,7 @@ impl Service {
         Self::ALL.into_iter().find(|service| service.code() == code)
     }
 
-    /// Returns the name in metrics and in the API.
+    /// Returns the name used in metrics and in the API.
     pub const fn code(self) -> &'static str {
         match self {
             Self::Table => "table",
@@ -67,7 +67,7 @@ impl PriceKind {
         Self::ALL.into_iter().find(|kind| kind.code() == code)
     }
 
-    /// Returns the name in metrics and in the API.
+    /// Returns the name used in metrics and in the API.
     pub const fn code(self) -> &'static str {
         match self {
             Self::Table => "table",
@@ -84,18 +84,18 @@ impl PriceKind {
 pub struct Operation {
     /// The service.
     pub service: Service,
-    /// The service's own name of the operation, in lower case with `_`.
+    /// The operation name of the service, in lower case with `_`.
     pub name: &'static str,
     /// The price category.
     pub price: PriceKind,
 }
 
 tokio::task_local! {
-    /// Counts the requests of one task besides [`StorageOperations`].
+    /// Counts the requests of one task, in addition to [`StorageOperations`].
     static METER: Arc<StorageOperations>;
 }
 
-/// Runs an operation, and returns the number of requests to the store that its task sent, by price category.
+/// Runs an operation. Returns its result, and the number of store requests that its task sent, by price category.
 pub async fn metered<T>(operation: impl Future<Output = T>) -> (T, OperationCounts) {
     let meter: Arc<StorageOperations> = Arc::default();
     let result = METER.scope(Arc::clone(&meter), operation).await;
@@ -106,7 +106,7 @@ pub async fn metered<T>(operation: impl Future<Output = T>) -> (T, OperationCoun
     (result, counts)
 }
 
-/// Counts the requests of an operation, which is to be run as a task of its own, with those of the caller.
+/// Makes the requests of an operation that runs as a separate task count for the calling task.
 pub fn metered_with_caller<T>(operation: impl Future<Output = T>) -> impl Future<Output = T> {
     let meter = METER.try_with(Arc::clone).ok();
     async move {
@@ -117,17 +117,17 @@ pub fn metered_with_caller<T>(operation: impl Future<Output = T>) -> impl Future
     }
 }
 
-/// Counters since the start of the process: every request that was sent, including retries.
+/// Counts of all requests since the start of the process, including retries.
 #[derive(Debug, Default)]
 pub struct StorageOperations {
     counts: Mutex<BTreeMap<Operation, u64>>,
     answers: Mutex<BTreeMap<Operation, Arc<Answers>>>,
 }
 
-/// The answers to requests of one kind.
+/// Durations and failures of the requests of one kind.
 #[derive(Debug)]
 pub struct Answers {
-    /// How long the store took, also for those that failed.
+    /// Response times of the store, including failed requests.
     pub durations: Durations,
     failed: AtomicU64,
 }
@@ -140,8 +140,8 @@ impl Answers {
 }
 
 impl StorageOperations {
-    /// Records that a request was answered after this time, or failed: the store did not answer or was overloaded. A refusal
-    /// for a reason, such as a row that changed, is not a failure.
+    /// Records the duration of a request. It failed if the store did not respond or was overloaded. A refusal for a
+    /// reason, such as a changed row, is not a failure.
     pub fn answered(&self, operation: Operation, took: Duration, is_failure: bool) {
         let new = || Arc::new(Answers { durations: Durations::new(BOUNDS_MS), failed: AtomicU64::new(0) });
         let answers = Arc::clone(self.answers.lock().entry(operation).or_insert_with(new));
@@ -149,12 +149,12 @@ impl StorageOperations {
         answers.failed.fetch_add(u64::from(is_failure), Ordering::Relaxed);
     }
 
-    /// Returns the answers by kind of request.
+    /// Returns durations and failures by kind of request.
     pub fn answers(&self) -> BTreeMap<Operation, Arc<Answers>> {
         self.answers.lock().clone()
     }
 
-    /// Returns the number of all requests that failed.
+    /// Returns the total number of failed requests.
     pub fn failed(&self) -> u64 {
         self.answers.lock().values().fold(0, |sum, answers| sum.saturating_add(answers.failed()))
     }
@@ -162,7 +162,7 @@ impl StorageOperations {
     /// Counts one request.
     pub fn count(&self, operation: Operation) {
         self.count_here(operation);
-        // There is no meter, or only for an operation of another kind of task.
+        // Fails if the task is not metered.
         let _unmetered = METER.try_with(|meter| meter.count_here(operation));
     }
 

@@ -23,29 +23,27 @@ pub fn is_name(name: &str) -> bool {
 pub struct PayloadEntry {
     /// The name.
     pub name: String,
-    /// The time of the latest write by the clock of the store, precise to at least a second. Writing the same
-    /// content again may change it.
+    /// The time of the last write on the clock of the store, precise to at least a second. Writing the same content again
+    /// may change it.
     pub stored_at: Timestamp,
 }
 
-/// Bodies stored under names. Each name has only one content; writing the same content again is
-/// allowed.
+/// Bodies stored by name. A name always has the same content; writing that content again is allowed.
 #[async_trait]
 pub trait PayloadStore: Send + Sync {
     /// Stores a body of at most [`PAYLOAD_BODY_BYTES_MAX`] bytes under a name that [`is_name`] allows.
     async fn put(&self, name: &str, body: &[u8]) -> Result<(), StoreFault>;
 
-    /// Reads a body; `None` when the name does not exist. A body larger than [`Self::put`] accepts, which
-    /// another program may have written, gives [`StoreFault::Corrupt`] and is not read completely.
+    /// Reads a body; `None` if the name does not exist. A larger body than [`Self::put`] accepts, written by another
+    /// program, results in [`StoreFault::Corrupt`] and is not read completely.
     async fn get(&self, name: &str) -> Result<Option<Vec<u8>>, StoreFault>;
 
-    /// Deletes a body; succeeds when it does not exist.
+    /// Deletes a body. Succeeds if it does not exist.
     async fn delete(&self, name: &str) -> Result<(), StoreFault>;
 
-    /// Returns payloads whose names begin with `prefix`, in the order of their names. Invalid names, written by
-    /// other programs, are left out. `cursor` is the `next` of the previous page; it is opaque. Returns at most
-    /// `limit`, which is at least 1. Payloads that are written or deleted in the meantime may or may not be
-    /// included.
+    /// Returns at most `limit` (at least 1) payloads whose names start with `prefix`, in name order. Invalid names,
+    /// written by other programs, are skipped. `cursor` is the `next` of the previous page; it is opaque. Payloads written
+    /// or deleted meanwhile may or may not be included.
     async fn list(
         &self,
         prefix: &str,

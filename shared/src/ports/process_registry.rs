@@ -1,11 +1,11 @@
-//! The registry of processes that can be called: those that listen to queues, and those that serve the API. Each
-//! process has one row, which it renews.
+//! The registry of processes that can be called, because they listen to queues or serve the API. Each process has one row,
+//! which it renews.
 //!
-//! A change of the gate is sent to the processes in the registry, so a process without a valid entry posts nothing
-//! ([`GatePermits`](crate::cluster::gate::permits::GatePermits)). For other calls the registry is only an optimization: work is
-//! also found by polling the queues, and a call to a process that no longer runs has no effect. In addition, the entries show
-//! which processes ended during an attempt to do the work of a message alone ([`Attempts`](crate::cluster::attempts::Attempts)): a
-//! process without a valid entry begins none.
+//! Gate changes are sent to the processes in the registry, so a process without a valid entry posts nothing
+//! ([`GatePermits`](crate::cluster::gate::permits::GatePermits)). For other calls the registry is only an optimization:
+//! work is also found by polling the queues, and a call to a process that no longer runs has no effect. The entries also
+//! show which processes crashed during an attempt to process a message alone
+//! ([`Attempts`](crate::cluster::attempts::Attempts)). A process without a valid entry starts no such attempt.
 
 use std::fmt;
 use std::time::Duration;
@@ -16,22 +16,21 @@ use uuid::Uuid;
 use super::fault::StoreFault;
 use crate::domain::time::Timestamp;
 
-/// Validity of an entry, from its last renewal: one renewal may fail.
+/// Validity of an entry after its renewal. One renewal may fail.
 pub const VALID_FOR: Duration = Duration::from_secs(35 * 60);
-/// Time for which an entry stays valid after its due time: clocks differ, and a store may be slow.
+/// How long an entry stays valid after its due time, because clocks differ and a store may be slow.
 const GRACE: Duration = Duration::from_secs(30);
-/// Time after the due time at which any reader removes an entry: its process ended long ago. Until then the entry
-/// proves that the process ended during an attempt: also if the only worker of a bank ends once in several days, its
-/// ends add up.
+/// Time after the due time at which any reader removes an entry. Until then it proves that the process crashed during an
+/// attempt, so that crashes also add up if the only worker of a bank crashes every few days.
 const REMOVED_AFTER: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// The level of this program. A program that reads a new kind of row or message gets the next level. It writes that kind only
-/// when [`every_process_knows`] its level, because programs before that could not continue what they cannot read.
+/// The level of this program. A program that can read a new kind of row or message has the next level. It writes that kind
+/// only if [`every_process_knows`] its level, because older programs cannot continue with rows that they cannot read.
 pub const LEVEL: u32 = 1;
-/// Time after the due time of an entry in which its process may still run: it may post although it cannot renew its entry.
+/// Time after the due time in which a process may still run and post, although it cannot renew its entry.
 const MAY_RUN_FOR: Duration = Duration::from_secs(24 * 3600);
 
-/// Identifies one process from its start to its end.
+/// Identifies one run of a process.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProcessId(Uuid);
 
@@ -98,12 +97,12 @@ pub const ADDRESS_CHARS_MAX: usize = 200;
 
 /// The address of a process, such as `http://10.0.0.7:40123`.
 ///
-/// Invariant: `http://`, a host name or an IP address, and a port; no character that needs quoting in
-/// JSON, and nothing that could redirect a request.
+/// Invariant: `http://`, a host name or IP address, and a port. It contains no character that needs quoting in JSON, and
+/// nothing that could redirect a request.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Address(String);
 
-/// Error: the text is not an address of a process.
+/// Error: the text is not a valid address of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("is not http://host:port, such as http://10.0.0.7:8081")]
 pub struct InvalidAddress;
@@ -152,21 +151,20 @@ pub struct RegisteredProcess {
     pub id: ProcessId,
     /// The role of the process.
     pub kind: ProcessKind,
-    /// The address at which it can be called.
+    /// The address at which the process can be called.
     pub address: Address,
-    /// The time when it started.
+    /// When the process started.
     pub started_at: Timestamp,
     /// The time by which a live process renews its entry.
     pub next_by: Timestamp,
-    /// Number of attempts to do the work of a message alone that the process survived although the message may still
-    /// record them.
+    /// How many attempts to process a message alone the process survived although the message may still record them.
     pub survivals: u64,
-    /// The level of its program: see [`LEVEL`].
+    /// The level of the program; see [`LEVEL`].
     pub level: u32,
 }
 
 impl RegisteredProcess {
-    /// Returns when the process last wrote its entry, if its program keeps entries valid for as long as this one does.
+    /// Returns when the entry was last written, assuming that the program uses the same [`VALID_FOR`].
     pub fn written_at(&self) -> Timestamp {
         self.next_by.before(VALID_FOR)
     }
@@ -185,18 +183,18 @@ impl RegisteredProcess {
 /// The registered processes of one store.
 #[async_trait]
 pub trait ProcessRegistry: Send + Sync {
-    /// Writes the entry of a process, replacing an existing one. One operation of the store.
+    /// Writes the entry of a process, replacing any existing one. Takes one store operation.
     async fn announce(&self, entry: &RegisteredProcess) -> Result<(), StoreFault>;
 
-    /// Removes the entry of a process; succeeds when there is none.
+    /// Removes the entry of a process. Succeeds if there is none.
     async fn withdraw(&self, id: ProcessId) -> Result<(), StoreFault>;
 
-    /// Returns all entries, including stale ones, by id. One operation of the store for any realistic number of
-    /// processes. Entries of unknown kinds are left out.
+    /// Returns all entries in id order, including stale ones. Takes one store operation for any realistic number of
+    /// processes. Entries of unknown kinds are skipped.
     async fn list(&self) -> Result<Vec<RegisteredProcess>, StoreFault>;
 }
 
-/// Returns the processes that count as alive, and removes entries that expired long ago.
+/// Returns the processes that count as alive. Removes expired entries.
 ///
 /// # Errors
 /// [`StoreFault`] when the registry cannot be read.
@@ -215,8 +213,8 @@ pub async fn live_processes(
     Ok(entries)
 }
 
-/// Returns whether every process that may still run knows what came with this level. The calling process must have written
-/// its entry.
+/// Returns whether every process that may still run has at least this level. The calling process must have written its own
+/// entry.
 ///
 /// # Errors
 /// [`StoreFault`] when the registry cannot be read.

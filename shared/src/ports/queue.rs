@@ -1,4 +1,4 @@
-//! The work queue: at-least-once delivery, no guaranteed order, a lease on each received message.
+//! The work queue: at-least-once delivery without guaranteed order, and a lease on each received message.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -12,10 +12,10 @@ use crate::domain::time::Timestamp;
 /// Maximum number of messages in one receive.
 pub const RECEIVE_MAX: usize = 32;
 
-/// Maximum size of a message body in bytes: its base64 form fits the 64 KiB of an Azure queue message.
+/// Maximum size of a message body in bytes. Its base64 form fits the 64 KiB of an Azure queue message.
 pub const BODY_BYTES_MAX: usize = 48 * 1024;
 
-/// Maximum length of a queue name, in characters: with a prefix it still fits the 63 characters of Azure.
+/// Maximum length of a queue name in characters. With a prefix, it fits the 63 characters of Azure.
 const NAME_CHARS_MAX: usize = 32;
 
 /// The name of a queue within the store: lower-case letters, digits and `-`.
@@ -30,7 +30,7 @@ impl QueueName {
         Self(format!("{work}-{partition}"))
     }
 
-    /// Parses a queue name that another process sent; `None` when it is not a valid name.
+    /// Parses a queue name sent by another process; `None` if it is not valid.
     pub fn parse(text: &str) -> Option<Self> {
         let (work, partition) = text.rsplit_once('-')?;
         let valid = work.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
@@ -38,7 +38,7 @@ impl QueueName {
             return None;
         }
         let name = Self::of_partition(work, partition.parse().ok()?);
-        // Only the normal form is valid, so that a queue has one name, and memory per name is bounded.
+        // Only the normal form is valid, so that every queue has one name and memory per name is bounded.
         (name.as_str() == text && text.len() <= NAME_CHARS_MAX).then_some(name)
     }
 
@@ -47,12 +47,12 @@ impl QueueName {
         &self.0
     }
 
-    /// Returns the kind of work that the queue carries.
+    /// Returns the kind of work in the queue.
     pub fn kind(&self) -> &str {
         self.0.rsplit_once('-').map_or(self.as_str(), |(kind, _)| kind)
     }
 
-    /// Returns the number of the queue among the queues of its kind.
+    /// Returns the number of the queue within its kind.
     pub fn partition(&self) -> u16 {
         self.0.rsplit_once('-').and_then(|(_, partition)| partition.parse().ok()).unwrap_or(0)
     }
@@ -70,12 +70,12 @@ impl fmt::Debug for QueueName {
     }
 }
 
-/// A lease on one delivery of a message. Every renewal returns a new lease and invalidates the old one.
+/// A lease on one delivery of a message. Each renewal returns a new lease and invalidates the old one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lease {
-    /// The queue's own id of the message, the same at every delivery.
+    /// The id that the queue gave the message, the same for every delivery.
     pub message_id: String,
-    /// The queue's identifier of this delivery.
+    /// The identifier of this delivery.
     pub pop_receipt: String,
 }
 
@@ -84,11 +84,11 @@ pub struct Lease {
 pub struct Message {
     /// The lease on the message.
     pub lease: Lease,
-    /// The body; at most [`BODY_BYTES_MAX`] bytes when the bank sent it.
+    /// The body, at most [`BODY_BYTES_MAX`] bytes if the bank sent it.
     pub body: Vec<u8>,
     /// The number of deliveries, including this one.
     pub dequeue_count: u32,
-    /// The time when the message was sent.
+    /// When the message was sent.
     pub inserted_at: Timestamp,
 }
 
@@ -98,19 +98,19 @@ pub struct Message {
 pub enum Held<T> {
     /// The lease was valid, and the operation was done.
     Ours(T),
-    /// The lease was lost: the message was delivered again, or deleted. Nothing was done.
+    /// The lease was lost, because the message was delivered again or deleted. Nothing was done.
     Lost,
 }
 
-/// The size and age of a queue.
+/// Size and age of a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Backlog {
-    /// The number of messages, visible and invisible. May be approximate.
+    /// Number of messages, visible and invisible. May be approximate.
     pub depth: u64,
-    /// The time when the first visible message was sent; `None` when none is visible.
+    /// When the first visible message was sent; `None` if none is visible.
     pub head_inserted_at: Option<Timestamp>,
-    /// The time when the oldest message was sent, also if it is invisible. `None` if there is no message, or the store does not
-    /// tell: some know this only of visible messages.
+    /// When the oldest message was sent, even if it is invisible; `None` if there is no message, or the store does not
+    /// show the time of invisible messages.
     pub oldest_inserted_at: Option<Timestamp>,
 }
 
@@ -120,12 +120,12 @@ pub trait WorkQueue: Send + Sync {
     /// Sends a message, which never expires. Success means that the message is stored. After a fault it may have been
     /// stored or may still be stored; sending it again is always safe.
     ///
-    /// The message stays invisible for `delay`. A body of more than [`BODY_BYTES_MAX`] bytes is refused, unless the
-    /// store can deliver a body of that size: other producers may write larger bodies, and it must be possible to send
-    /// every received message again.
+    /// The message stays invisible for `delay`. A body of more than [`BODY_BYTES_MAX`] bytes is refused, unless the store
+    /// can deliver bodies of that size: other producers may write larger bodies, and every received message can be sent
+    /// again.
     async fn send(&self, queue: &QueueName, body: &[u8], delay: Duration) -> Result<(), StoreFault>;
 
-    /// Receives up to `max` (at most [`RECEIVE_MAX`]) visible messages, approximately in order, and hides them for
+    /// Receives at most `max` visible messages (at most [`RECEIVE_MAX`]), approximately in order, and hides them for
     /// `visibility`.
     async fn receive(
         &self,
@@ -134,8 +134,8 @@ pub trait WorkQueue: Send + Sync {
         visibility: Duration,
     ) -> Result<Vec<Message>, StoreFault>;
 
-    /// Hides a received message for `visibility` from now (zero makes it visible immediately) and replaces its body. To
-    /// extend only the time, pass the received body, regardless of its size.
+    /// Hides a received message for `visibility` from now (zero makes it visible immediately), and replaces its body. To
+    /// extend only the time, pass the received body, whatever its size.
     async fn extend(
         &self,
         queue: &QueueName,
@@ -150,14 +150,14 @@ pub trait WorkQueue: Send + Sync {
     /// Returns the size and age of the queue.
     async fn backlog(&self, queue: &QueueName) -> Result<Backlog, StoreFault>;
 
-    /// Creates a queue. Returns whether it did not exist; a store without separate queues returns that it did. Only a process
-    /// that created or used a queue notices when it is deleted.
+    /// Creates a queue. Returns whether it did not exist; a store without separate queues returns `false`. Only a process
+    /// that created or used a queue notices its deletion.
     async fn create(&self, _queue: &QueueName) -> Result<bool, StoreFault> {
         Ok(false)
     }
 
-    /// Returns the queues that this process used and that were deleted since the last call, with all of their messages; waits
-    /// until there are some. A store whose queues cannot be deleted waits for ever.
+    /// Returns the queues used by this process that were deleted with all of their messages since the last call. Waits
+    /// until there are some. A store whose queues cannot be deleted waits forever.
     async fn deleted(&self) -> BTreeSet<QueueName> {
         std::future::pending().await
     }

@@ -1,5 +1,5 @@
-//! Small versioned documents of several kinds. A store does not interpret them: the module that owns a kind defines its
-//! ids and its encoding.
+//! Small versioned documents of several kinds. Stores do not interpret them: the module that owns a kind defines its ids
+//! and its encoding.
 
 use async_trait::async_trait;
 
@@ -10,26 +10,26 @@ use crate::domain::account::{Revision, Versioned};
 /// Maximum length of the id of a record, in characters.
 pub const RECORD_ID_CHARS_MAX: usize = 100;
 
-/// Maximum size of the body of a record, in bytes. In base64, these are 960,000 characters: the emulator of Azure
-/// Storage refuses a request of more than 1 MiB for one row.
+/// Maximum size of the body of a record, in bytes. In base64 it has 960,000 characters; the Azure Storage emulator refuses
+/// requests of more than 1 MiB for one row.
 pub const RECORD_BODY_BYTES_MAX: usize = 720_000;
 
 /// A kind of record. Its code is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Collection {
-    /// The partners: their permissions and terms.
+    /// Partners, with their permissions.
     Partners,
     /// The batches.
     Batches,
-    /// The batches that are not final yet, so that they are found without reading all batches.
+    /// Batches that are not final, so that they can be found without reading all batches.
     OpenBatches,
     /// The rows of the audit trail.
     AuditRows,
-    /// The signatures that were used, until they expire.
+    /// Used signatures, until they expire.
     UsedSignatures,
     /// The anchors.
     Anchors,
-    /// The parts of their lists of leaves.
+    /// Parts of the leaf lists of anchors.
     AnchorLeaves,
 }
 
@@ -70,16 +70,14 @@ pub struct Record {
 
 /// The records of one store. Ids of different collections are independent.
 ///
-/// Every method panics for an id that [`is_id`] does not allow, and for a body of more than
-/// [`RECORD_BODY_BYTES_MAX`] bytes.
+/// Every method panics for an id that [`is_id`] rejects, and for a body of more than [`RECORD_BODY_BYTES_MAX`] bytes.
 #[async_trait]
 pub trait Records: Send + Sync {
-    /// Reads a record. One operation of the store.
+    /// Reads a record. Takes one store operation.
     async fn find(&self, collection: Collection, id: &str) -> Result<Option<Versioned<String>>, StoreFault>;
 
-    /// Returns the records whose ids begin with `prefix` and follow `after`, in the byte order of their ids, at most
-    /// `limit`. Fewer are returned only at the end. Both texts have only the characters of ids; the empty prefix
-    /// matches all.
+    /// Returns at most `limit` records whose ids start with `prefix` and are greater than `after`, in byte order of the
+    /// ids. A shorter list means that none follow. Both texts must consist of id characters; the empty prefix matches all ids.
     async fn list(
         &self,
         collection: Collection,
@@ -88,10 +86,10 @@ pub trait Records: Send + Sync {
         limit: usize,
     ) -> Result<Vec<Record>, StoreFault>;
 
-    /// Writes a record if its revision is still `expected` (`None`: if it does not exist). A revision is never used
-    /// again, even if the record is removed and saved anew.
+    /// Writes a record if its revision is still `expected` (`None`: if it does not exist). A revision is never reused,
+    /// even if the record is removed and saved again.
     ///
-    /// **Implementations never retry**: after a fault it may have been written, or may still be.
+    /// **Implementations never retry**: after a fault the record may have been written, or may still be.
     async fn save(
         &self,
         collection: Collection,
@@ -100,8 +98,8 @@ pub trait Records: Send + Sync {
         expected: Option<&Revision>,
     ) -> Result<Swapped, StoreFault>;
 
-    /// Removes a record in any state; succeeds if it does not exist. After a fault it may have been removed, or may
-    /// still be.
+    /// Removes a record whatever its revision. Succeeds if it does not exist. After a fault it may have been removed, or
+    /// may still be.
     async fn remove(&self, collection: Collection, id: &str) -> Result<(), StoreFault>;
 }
 
@@ -114,18 +112,18 @@ fn has_id_characters(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'_' | b'-'))
 }
 
-/// Asserts that every store can keep a record under this id.
+/// Panics unless every store can keep a record with this id.
 pub fn assert_id(id: &str) {
     assert!(is_id(id), "{id:?} cannot be the id of a record");
 }
 
-/// Asserts that every store can keep this record.
+/// Panics unless every store can keep this record.
 pub fn assert_record(id: &str, body: &str) {
     assert_id(id);
     assert!(body.len() <= RECORD_BODY_BYTES_MAX, "the record {id} has {} bytes", body.len());
 }
 
-/// Returns the ids that begin with `prefix` and follow `after`, as a range of texts without its end.
+/// Returns the range of ids that start with `prefix` and are greater than `after`.
 pub fn id_range(prefix: &str, after: Option<&str>) -> std::ops::Range<String> {
     let after = after.unwrap_or_default();
     assert!(has_id_characters(prefix) && has_id_characters(after), "{prefix:?} or {after:?} is not of an id");

@@ -1,4 +1,4 @@
-//! Spans: the operations of a trace, for systems that show traces (OpenTelemetry).
+//! Spans: the operations of a trace, for tracing systems (OpenTelemetry).
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -7,49 +7,49 @@ use crate::domain::origin::TraceParent;
 
 /// Exports the spans of a process.
 pub trait Spans: Send + Sync {
-    /// Takes a span. Never waits: spans are dropped while too many wait to be exported.
+    /// Queues a span for export. Never waits: spans are dropped while too many are queued.
     fn record(&self, span: Span);
 
-    /// Returns how many spans there were since the start of the process.
+    /// Returns the numbers of spans since the start of the process.
     fn counts(&self) -> SpanCounts;
 }
 
-/// Numbers of spans. Those that are not exported wait, or were lost.
+/// Numbers of spans. Spans that are not exported are queued, or were lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SpanCounts {
-    /// Spans of operations that ended.
+    /// Spans of completed operations.
     pub recorded: u64,
-    /// Spans of the batches that the collector received. (It may have left out some of them.)
+    /// Spans in batches that the collector accepted. It may still have rejected some of them.
     pub exported: u64,
 }
 
-/// An operation that ended.
+/// A completed operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Span {
-    /// What was done, such as `POST /v1/batches`. There are only a few different names.
+    /// What was done, such as `POST /v1/batches`. The number of distinct names is small.
     pub name: String,
     /// The role in the trace.
     pub kind: SpanKind,
-    /// The place of the operation.
+    /// The trace and span id of the operation.
     pub place: TraceParent,
-    /// The place of the operation that caused it, in the same trace.
+    /// The operation that caused it, in the same trace.
     pub parent: Option<TraceParent>,
     /// When it began ([`World::uptime`](crate::ports::world::World::uptime)).
     pub began: Duration,
     /// When it ended.
     pub ended: Duration,
-    /// Names by the semantic conventions of OpenTelemetry, and their values.
+    /// Attribute names by the semantic conventions of OpenTelemetry, with their values.
     pub attributes: Vec<(&'static str, AttributeValue)>,
-    /// Operations of other traces that had the same effect.
+    /// Operations of other traces that share this operation.
     pub links: Vec<TraceParent>,
-    /// The kind of the error, if it failed.
+    /// The kind of the error if the operation failed.
     pub error: Option<Cow<'static, str>>,
 }
 
 /// The role of an operation in its trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SpanKind {
-    /// Answers a request.
+    /// Serves a request.
     Server,
     /// Uses the ledger.
     Database,

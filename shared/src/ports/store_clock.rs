@@ -1,5 +1,5 @@
-//! The wall clock of this process, compared with the clock of the store. Clocks of processes differ; the store has one
-//! clock for all of them.
+//! The clock of this process, compared with the clock of the store. Clocks of processes differ; the store has one clock
+//! for all of them.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,15 +8,14 @@ use parking_lot::Mutex;
 
 use crate::domain::time::Timestamp;
 
-/// A certain skew from which on a warning is due.
+/// Certain skew above which a warning is due.
 const WARNING_SKEW_MS: i64 = 1_000;
-/// Shortest time between two warnings.
 const WARNING_INTERVAL: Duration = Duration::from_secs(600);
 /// Responses contain the time of the store in whole seconds, rounded down.
 const RESOLUTION_MS: i64 = 1_000;
 
-/// How far the clock of this process is ahead of that of the store: a range that contains the true value. Negative values
-/// are behind.
+/// How far the clock of this process is ahead of the clock of the store, as a range that contains the true value. Negative
+/// values are behind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClockSkew {
     /// The smallest possible value, in milliseconds.
@@ -26,10 +25,10 @@ pub struct ClockSkew {
 }
 
 impl ClockSkew {
-    /// The skew of a process that uses the clock of the store.
+    /// The skew of a process that shares the clock of the store.
     pub const NONE: Self = Self { min_ms: 0, max_ms: 0 };
 
-    /// Returns the skew according to one response: the store created it at `date`, rounded down to the second, within the
+    /// Computes the skew from one response, which the store created at `date` (rounded down to a second) within the
     /// `round_trip` before `received`.
     pub fn of_response(date: Timestamp, received: Timestamp, round_trip: Duration) -> Self {
         let max_ms = received.unix_ms().saturating_sub(date.unix_ms());
@@ -39,7 +38,7 @@ impl ClockSkew {
         Self { min_ms: max_ms.saturating_sub(width_ms), max_ms }
     }
 
-    /// Returns the part of the skew that is certain: the possible value that is nearest to zero.
+    /// Returns the certain part of the skew: the possible value nearest to zero.
     pub fn certain_ms(self) -> i64 {
         0.clamp(self.min_ms, self.max_ms)
     }
@@ -49,13 +48,13 @@ impl ClockSkew {
         self.min_ms.saturating_add(self.max_ms).div_euclid(2)
     }
 
-    /// Returns whether the skew is certainly at most `limit`, ahead or behind.
+    /// Returns whether the skew is certainly at most `limit` in either direction.
     pub fn is_within(self, limit: Duration) -> bool {
         let limit_ms = i64::try_from(limit.as_millis()).unwrap_or(i64::MAX);
         self.max_ms <= limit_ms && self.min_ms >= limit_ms.saturating_neg()
     }
 
-    /// Returns the values that both ranges contain; `None` if there are none.
+    /// Returns the intersection of both ranges; `None` if it is empty.
     fn intersection(self, other: Self) -> Option<Self> {
         let (min_ms, max_ms) = (self.min_ms.max(other.min_ms), self.max_ms.min(other.max_ms));
         (min_ms <= max_ms).then_some(Self { min_ms, max_ms })
@@ -87,7 +86,7 @@ enum Source {
 #[derive(Debug, Default)]
 struct Measured {
     skew: Option<ClockSkew>,
-    /// When a warning was due last, as the uptime of the process.
+    /// The uptime of the process at the last warning.
     warned_at: Option<Duration>,
 }
 
@@ -96,12 +95,12 @@ struct Measured {
 pub struct StoreClock(Source);
 
 impl StoreClock {
-    /// Creates the comparison with a store that uses the clock of this machine: there is no skew.
+    /// Creates the comparison with a store that uses the clock of this machine. There is no skew.
     pub const fn of_this_machine() -> Self {
         Self(Source::SameMachine)
     }
 
-    /// Creates the comparison with a store whose time is in its responses. The skew is unknown before the first one.
+    /// Creates the comparison with a store whose responses contain its time. The skew is unknown before the first response.
     pub fn of_responses() -> Self {
         Self(Source::Responses(Mutex::default()))
     }
@@ -114,10 +113,9 @@ impl StoreClock {
         }
     }
 
-    /// Records the skew according to one response, which was received at `uptime`. Measurements are combined while they
-    /// agree: each removes values from the range. If they contradict each other, a clock was changed, and the newest one
-    /// is used. Returns the skew if a warning is due: it is certainly larger than a second, and the last warning is older
-    /// than ten minutes.
+    /// Records the skew of one response, received at `uptime`. Consistent measurements are intersected, which narrows the
+    /// range. If they contradict each other, a clock was changed, and the latest one is used. Returns the skew if a
+    /// warning is due: it is certainly larger than a second, and there was no warning for ten minutes.
     pub fn record(&self, measurement: ClockSkew, uptime: Duration) -> Option<ClockSkew> {
         let Source::Responses(measured) = &self.0 else { return None };
         let mut measured = measured.lock();
@@ -138,7 +136,7 @@ impl StoreClock {
 mod tests {
     use super::*;
 
-    /// The skew that a response shows whose date is 1000.0 s.
+    /// Computes the skew from a response with the date 1000.0 s.
     fn skew(received_ms: i64, trip_ms: u64) -> ClockSkew {
         let (date, received) = (Timestamp::from_unix_ms(1_000_000), Timestamp::from_unix_ms(received_ms));
         ClockSkew::of_response(date, received, Duration::from_millis(trip_ms))

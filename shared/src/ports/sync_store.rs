@@ -1,4 +1,4 @@
-//! Small values that processes share: the ranges of order numbers, the gate, the first key.
+//! Small values that processes share, such as the register of order numbers, the gate and the shared secret.
 
 use async_trait::async_trait;
 
@@ -21,12 +21,12 @@ pub enum Swapped {
 /// Named values with compare-and-swap.
 #[async_trait]
 pub trait SyncStore: Send + Sync {
-    /// Reads a value; `None` when it was never written.
+    /// Reads a value; `None` if it was never written.
     async fn get(&self, name: &str) -> Result<Option<Versioned<String>>, StoreFault>;
 
     /// Writes the value if its revision is still `expected` (`None`: if it does not exist).
     ///
-    /// **Implementations never retry**: after a fault the value may have been written, or may still be. Names are
+    /// **Implementations never retry**: after a fault the value may have been written, or may still be. Names consist of
     /// lower-case letters, digits and `-`; values have at most [`VALUE_BYTES_MAX`] bytes.
     async fn swap(&self, name: &str, expected: Option<&Revision>, value: &str)
     -> Result<Swapped, StoreFault>;

@@ -1,5 +1,5 @@
-//! Clock, random generator and task runtime. All other code in `shared` (except adapters of real stores), in
-//! `process` and in `worker` uses this port for them, so that one seed reproduces a whole run.
+//! Clock, random generator and task runtime. All code in `shared` (except adapters of real stores), `process` and `worker`
+//! accesses them through this port, so that a seed reproduces a whole run.
 
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::time::Duration;
@@ -19,21 +19,21 @@ pub trait World: Send + Sync {
     /// Returns the wall-clock time. It may jump, and differs between processes.
     fn now(&self) -> Timestamp;
 
-    /// Returns the time since some point before the start of the process. Monotonic, and also counted while the machine is
-    /// suspended.
+    /// Returns the monotonic time since some point before the start of the process. It includes time in which the machine
+    /// is suspended.
     fn uptime(&self) -> Duration;
 
     /// Waits for the duration.
     async fn sleep(&self, duration: Duration);
 
-    /// Returns a random number of 64 bits.
+    /// Returns a random 64-bit number.
     fn random(&self) -> u64;
 
     /// Spawns a task.
     fn spawn(&self, task: BoxFuture<'static, ()>);
 
-    /// Spawns a task on the thread of the caller, if it runs tasks: no other thread has to be woken. The task is
-    /// dropped when that thread ends, which may be before the process ends.
+    /// Spawns a task on the thread of the caller if that thread runs tasks, so that no other thread has to be woken. The
+    /// task is dropped when the thread ends, which may be before the process ends.
     fn spawn_on_this_thread(&self, task: BoxFuture<'static, ()>) {
         self.spawn(task);
     }
@@ -41,8 +41,8 @@ pub trait World: Send + Sync {
 
 /// Derived methods of [`World`].
 pub trait WorldExt: World {
-    /// Starts an operation as a task, so that it can use another core than its caller, and returns its result. It continues
-    /// if the caller does not wait any more. A panic in it is one of the caller.
+    /// Spawns an operation as a task, so that it can run on another core, and returns its result. It continues if the
+    /// returned future is dropped. Its panics propagate to the caller.
     fn start<T: Send + 'static>(
         &self,
         operation: impl Future<Output = T> + Send + 'static,
@@ -74,11 +74,11 @@ pub trait WorldExt: World {
         .into_uuid()
     }
 
-    /// Returns a random duration from zero to `longest` (full jitter), so that callers that failed together do
-    /// not retry together.
+    /// Returns a random duration from zero to `longest` (full jitter), so that callers that failed together do not retry
+    /// together.
     fn jitter(&self, longest: Duration) -> Duration {
         let nanoseconds = u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX);
-        // The bias of the remainder is below one in a million for all delays in use.
+        // The modulo bias is below one in a million for all delays in use.
         let range = nanoseconds.saturating_add(1);
         Duration::from_nanos(self.random().checked_rem(range).unwrap_or(0))
     }

@@ -1,4 +1,4 @@
-//! Opens the configured store, and the bank on it. Only this module depends on all adapters.
+//! Opens the configured store and the bank on it. Only this module depends on all adapters.
 
 mod renewed_secrets;
 
@@ -22,16 +22,16 @@ use crate::ports::queue::QueueName;
 use crate::ports::store_files::StoreFiles;
 use crate::ports::world::World;
 
-/// The store or the bank cannot be opened.
+/// Why the store or the bank cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenFault {
     /// The database file cannot be used.
     #[error(transparent)]
     Sqlite(#[from] sqlite::OpenFault),
-    /// The client of Azure Storage cannot be created.
+    /// The Azure Storage client cannot be created.
     #[error(transparent)]
     Azure(#[from] StoreFault),
-    /// The HTTP client to other processes cannot be created.
+    /// The HTTP client for other processes cannot be created.
     #[error(transparent)]
     NoClient(#[from] NoClient),
     /// A command needs an existing database file.
@@ -46,10 +46,10 @@ pub enum OpenFault {
     },
 }
 
-/// Opens the configured store, the network to the other processes, and the bank that connects both.
+/// Opens the configured store, the network to other processes, and the bank that connects both.
 ///
 /// # Errors
-/// [`OpenFault`], when the file cannot be opened, or the HTTP client cannot be created.
+/// [`OpenFault`] when the file cannot be opened, or the HTTP client cannot be created.
 pub async fn open_bank(config: &Config, world: Arc<dyn World>) -> Result<(Bank, PeerNetwork), OpenFault> {
     let completions: Arc<Completions> = Arc::default();
     let secret = DoorbellSecret::new(config.ring_secret.as_ref());
@@ -71,11 +71,11 @@ pub async fn open_bank(config: &Config, world: Arc<dyn World>) -> Result<(Bank, 
     Ok((bank, network))
 }
 
-/// Opens the bank like [`open_bank`], for a command: on an embedded store, the file must exist. Only the service creates it,
-/// so that a command in the wrong folder does not work on a new, empty store.
+/// Like [`open_bank`], for a command. The file of an embedded store must exist: only the service creates it, so that a
+/// command in the wrong folder does not use a new, empty store.
 ///
 /// # Errors
-/// See [`open_bank`]; [`OpenFault::NoDatabase`] when the file does not exist.
+/// As for [`open_bank`]; [`OpenFault::NoDatabase`] if the file does not exist.
 pub async fn open_existing_bank(
     config: &Config,
     world: Arc<dyn World>,
@@ -84,25 +84,25 @@ pub async fn open_existing_bank(
     open_bank(config, world).await
 }
 
-/// Refuses an embedded store whose file does not exist. Changes nothing.
+/// Refuses an embedded store whose file does not exist. Creates nothing.
 ///
 /// # Errors
 /// [`OpenFault::NoDatabase`]
 pub fn refuse_missing(config: &Config) -> Result<(), OpenFault> {
     let StorageConfig::Sqlite { path } = &config.storage else { return Ok(()) };
-    // A file that cannot be looked at is reported when it is opened.
+    // If the check fails, the open reports the reason.
     if path.try_exists().unwrap_or(true) {
         return Ok(());
     }
     Err(OpenFault::NoDatabase { path: std::path::absolute(path).unwrap_or_else(|_| path.clone()) })
 }
 
-/// Opens the configured store. Messages that the store enqueues itself carry the `seal`, and a reply address if
-/// a request in `completions` waits for their work.
+/// Opens the configured store. Messages that the store enqueues itself carry the `seal`, and a reply address if a request
+/// in `completions` waits for their work.
 ///
 /// # Errors
-/// [`OpenFault`] when the file cannot be opened. Azure is not called: a process starts while it is unavailable,
-/// reports that it is not ready, and works as soon as it is available.
+/// [`OpenFault`] when the file cannot be opened. Azure is not contacted: a process starts while Azure is unavailable,
+/// reports that it is not ready, and works as soon as Azure is available.
 async fn open(
     config: &Config,
     world: Arc<dyn World>,
@@ -118,8 +118,8 @@ async fn open(
     }
 }
 
-/// Opens the configured store for reading only. A file must exist and have the schema
-/// of this program, and every write to it is refused. On Azure only the caller prevents writes.
+/// Opens the configured store read-only. A file must exist and have the schema of this program, and every write to it is
+/// refused. On Azure, only the caller prevents writes.
 ///
 /// # Errors
 /// [`OpenFault`] when the file cannot be opened.
@@ -147,9 +147,9 @@ async fn open_azure(
     Ok(store)
 }
 
-/// Checkpoints an embedded store into one file, which an operator can copy without its write-ahead log. Called at
-/// the end of a process, because server threads may keep the store open until the process exits, and then it is
-/// never closed. Does nothing on Azure, and if the path does not name the file of the `store` any more.
+/// Checkpoints an embedded store into one file, which can be copied without its write-ahead log. Called at the end of a
+/// process, because server threads may keep the store open until the process exits, so that it is never closed. Does
+/// nothing on Azure, or if the path no longer names the file of `store`.
 pub fn checkpoint(config: &Config, store: &StoreFiles) {
     let StorageConfig::Sqlite { path } = &config.storage else { return };
     if !store.are_intact() {
@@ -160,8 +160,8 @@ pub fn checkpoint(config: &Config, store: &StoreFiles) {
     }
 }
 
-/// Creates the queue messages for accepted work, which SQLite stores in the same step as the work. Claims are not
-/// used there: a message is one more row of the same step, so a payload would save nothing.
+/// Creates the queue messages for accepted work, which SQLite stores in the same step as the work. No claim checks are
+/// used: a message is one more row of the step, so a payload would save nothing.
 pub fn enqueue(queue_count: u16, completions: Arc<Completions>, seal: Seal) -> Enqueue {
     Arc::new(move |work| {
         let mut by_queue: BTreeMap<QueueName, Vec<&EncodedItem>> = BTreeMap::new();

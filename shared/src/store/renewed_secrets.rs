@@ -1,6 +1,6 @@
-//! Reads the files of secrets again when they change, so that a rotation needs no restart, and at once when that is requested.
+//! Reloads secrets when their files change, so that a rotation needs no restart, and immediately on request.
 //!
-//! Only the first API key is not renewed: it is used only at the start, for an empty store.
+//! The first API key is not reloaded: it is only used at the first start, on an empty store.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,15 +19,15 @@ use crate::oversight::anchors::RenewableKey;
 use crate::ports::fault::chain;
 use crate::ports::world::World;
 
-/// Interval of the checks.
 const CHECK_INTERVAL: Duration = Duration::from_secs(2);
-/// Number of consecutive failed reads after which a warning is logged: a single one can occur while the file is replaced.
+/// Number of consecutive read failures after which a warning is logged. A single failure can occur while the file is
+/// replaced.
 const FAILURES_TOLD: u32 = 2;
 
-/// A secret in use, which can be replaced.
+/// A secret in use that can be replaced.
 #[async_trait]
 pub(super) trait Renewable: Send + Sync {
-    /// Uses another secret from now on. For one that cannot be used, returns the reason, which shows nothing of it.
+    /// Replaces the secret. If the new secret is not usable, returns the reason, which reveals nothing of it.
     async fn renew(&self, secret: &SecretString) -> Result<(), String>;
 }
 
@@ -70,8 +70,8 @@ impl Renewable for ExportHeaders {
     }
 }
 
-/// Renews a secret whenever the file with the value of the setting changes, until the process ends. Does nothing if its value is
-/// not from a file.
+/// Replaces a secret whenever the file of the setting changes, until the process ends. Does nothing if the value does not
+/// come from a file.
 pub(super) fn keep_renewed(
     config: &Config,
     setting: &'static str,
@@ -91,19 +91,19 @@ pub(super) fn keep_renewed(
     world.spawn(watching.boxed());
 }
 
-/// A file whose content is in use.
 struct Watched {
     setting: &'static str,
-    /// With the digest of the content that was used last, or that cannot be used.
+    /// Its digest is the digest of the content that was last tried.
     file: SecretFile,
     secret: Arc<dyn Renewable>,
-    /// The digest of the content at the last check: it is used when it stays the same, because a file may be half written.
+    /// The digest at the previous check. Content is used only after two equal checks, because a file may be partially
+    /// written.
     candidate: [u8; 32],
     failures: u32,
 }
 
 impl Watched {
-    /// Reads the file, and uses its content if it is new. If that is requested, it is complete.
+    /// Reads the file, and uses new content. On request, the content is assumed to be complete.
     async fn check(&mut self, is_requested: bool) {
         let path = self.file.path.clone();
         let read = tokio::task::spawn_blocking(move || read_secret(&path)).await;
@@ -117,7 +117,7 @@ impl Watched {
                 }
                 return;
             }
-            // The process ends.
+            // The process is ending.
             Err(_) => return,
         };
         self.failures = 0;

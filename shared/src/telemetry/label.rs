@@ -1,4 +1,4 @@
-//! Log lines that name their process: several workers of one supervisor write to the same output.
+//! Labels log lines with their process, because several workers of one supervisor write to the same output.
 
 use std::io::{self, Write};
 
@@ -6,18 +6,17 @@ use tracing::Metadata;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::fmt::writer::BoxMakeWriter;
 
-/// Writes lines with a text at their start. The lines arrive whole.
+/// Inserts a label into each line. Lines must be written whole.
 pub(super) struct Labelled {
     inner: BoxMakeWriter,
     label: Label,
 }
 
-/// What is inserted into each line.
 #[derive(Debug, Clone)]
 enum Label {
-    /// Before it.
+    /// Inserted before the line.
     Text(String),
-    /// As the first member of its object.
+    /// Inserted as the first member of the JSON object.
     Member(String),
 }
 
@@ -45,7 +44,7 @@ impl<'a> MakeWriter<'a> for Labelled {
     }
 }
 
-/// The writer of a line.
+/// The writer of one line.
 pub(super) struct Lines<'a> {
     inner: Box<dyn Write + 'a>,
     label: Label,
@@ -57,7 +56,7 @@ impl Write for Lines<'_> {
             Label::Text(text) => [text.as_bytes(), line].concat(),
             Label::Member(member) => [member.as_bytes(), line.strip_prefix(b"{").unwrap_or(line)].concat(),
         };
-        // In one call, so that the line is not split.
+        // Written in one call, so that the line is not split.
         self.inner.write_all(&labelled)?;
         Ok(line.len())
     }

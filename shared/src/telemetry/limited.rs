@@ -1,8 +1,8 @@
-//! Limits how often the same warning or error is written: an outage fails every request, and thousands of equal lines hide the
-//! first ones and fill the disk.
+//! Rate limit for equal warnings and errors. An outage fails every request, and thousands of equal lines hide the first
+//! ones and fill the disk.
 //!
-//! The limit is per place in the program, because the texts contain ids. It is applied where lines are written, as a filter
-//! of events cannot know whether another filter drops the event.
+//! The limit applies per call site, because the texts contain ids. It is applied in the writer, because an event filter
+//! cannot know whether another filter drops the event.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -21,13 +21,12 @@ use crate::oversight::audit;
 use crate::ports::fault::EVIDENCE;
 use crate::ports::world::World;
 
-/// Lines of one place in a period. The last of them says that more are only counted.
+/// Maximum number of lines per call site and period. The last one notes that further lines are only counted.
 const LINES_MAX: u32 = 10;
-/// The period of the limit.
 const PERIOD: Duration = Duration::from_secs(60);
 
-/// Writes lines, at most ten a minute of each place that warns or reports an error. All other lines, the audit trail,
-/// and what is said about damaged rows and lost lines are not limited.
+/// Writes at most ten warnings or errors per minute and call site. All other lines, the audit trail, and lines about
+/// damaged rows and lost lines are not limited.
 pub(super) struct Limited {
     inner: BoxMakeWriter,
     format: LogFormat,
@@ -35,22 +34,20 @@ pub(super) struct Limited {
     places: Mutex<HashMap<Identifier, Period>>,
 }
 
-/// The lines of a place in a period.
 #[derive(Debug)]
 struct Period {
-    /// Uptime of the process at its start.
+    /// Uptime of the process at the start of the period.
     began: Duration,
     written: u32,
     not_written: u64,
 }
 
-/// What happens to a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     Write,
-    /// The last one of the period.
+    /// Write the last line of the period.
     WriteLast,
-    /// The first one of a period, after this number of lines that were not written.
+    /// Write the first line of a period, after this number of dropped lines.
     WriteAfter(u64),
     Drop,
 }
@@ -109,9 +106,9 @@ impl<'a> MakeWriter<'a> for Limited {
     }
 }
 
-/// The writer of a line, which arrives whole.
+/// The writer of one line, which must be written whole.
 pub(super) struct LimitedLine<'a> {
-    /// `None` if the line is not written.
+    /// `None` if the line is dropped.
     inner: Option<Box<dyn Write + 'a>>,
     note: Option<String>,
     format: LogFormat,
@@ -125,7 +122,7 @@ impl Write for LimitedLine<'_> {
             LogFormat::Json => b"}\n",
         };
         match (&self.note, line.strip_suffix(end)) {
-            // In one call, so that the line is not split.
+            // Written in one call, so that the line is not split.
             (Some(note), Some(start)) => inner.write_all(&[start, note.as_bytes(), end].concat())?,
             (Some(_), None) | (None, _) => inner.write_all(line)?,
         }
@@ -146,7 +143,7 @@ mod tests {
     use crate::adapters::memory::world::TestWorld;
     use crate::testing::written::Written;
 
-    /// Logs through the library as a process does, and returns the lines.
+    /// Logs through the library like a process, and returns the lines.
     fn logged(format: LogFormat, log: impl FnOnce(&TestWorld)) -> Vec<String> {
         let written = Written::default();
         let world = Arc::new(TestWorld::new(1));

@@ -1,7 +1,7 @@
-//! The way of a log line to its output: a bounded buffer, and a thread that writes it.
+//! Passes log lines to their output through a bounded buffer and a writer thread.
 //!
-//! Whoever logs never waits for the output, which may be a pipe that nobody reads, a paused terminal or a full disk. Lines
-//! that find no room are counted; their number is logged as soon as the output takes lines again.
+//! Logging never waits for the output, which may be a pipe without a reader, a paused terminal or a full disk. Lines that
+//! do not fit into the buffer are counted. Their number is logged as soon as the output accepts lines again.
 
 use std::io::{self, ErrorKind, Write};
 use std::sync::Arc;
@@ -14,28 +14,28 @@ use tracing_subscriber::fmt::MakeWriter;
 
 use crate::oversight::audit;
 
-/// The target of the line that tells how many lines were lost.
+/// The target of the line that reports lost lines.
 pub(super) const TARGET: &str = "postonce::log";
 
-/// Maximum size of the lines that wait. While they are written, as many others can wait.
+/// Maximum size of the waiting lines in bytes. While they are written, as many again can wait.
 const BYTES_MAX: usize = 4 << 20;
-/// Room beyond it for the line that tells how many were lost.
+/// Additional room for the line that reports lost lines.
 const RESERVED_BYTES: usize = 4 << 10;
-/// Memory that is kept for the next lines after they were written.
+/// Capacity that is kept for the next lines after a write.
 const KEPT_BYTES_MAX: usize = 256 << 10;
-/// How long the thread collects lines before it writes them. While it does, a new line wakes no thread.
+/// How long the thread collects lines before it writes them. Meanwhile, a new line does not wake the thread.
 const COLLECTING: Duration = Duration::from_millis(5);
-/// Pause before the next attempt at an output that is set not to block and takes nothing now.
+/// Pause before the next attempt to write to a non-blocking output that accepts nothing now.
 const WOULD_BLOCK_PAUSE: Duration = Duration::from_millis(10);
-/// The end of a process waits for so long for an output that takes nothing …
+/// How long the end of a process waits for an output that accepts nothing.
 const STALLED_TIME_MAX: Duration = Duration::from_secs(1);
-/// … and so often for one that takes some.
+/// Maximum number of these waits for an output that accepts some lines.
 const STALLED_TIMES_MAX: u32 = 5;
 
-/// Lines of this process that no output took.
+/// Number of lines that the output did not accept.
 static LINES_LOST: AtomicU64 = AtomicU64::new(0);
 
-/// Returns how many log lines of this process were lost, because the output did not take them.
+/// Returns how many log lines of this process were lost because the output did not accept them.
 pub fn lines_lost() -> u64 {
     LINES_LOST.load(Ordering::Relaxed)
 }
@@ -47,56 +47,50 @@ fn count_lost(lines: u64) {
 /// How lines are written to an output.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Batching {
-    /// How long lines are collected before they are written.
     collecting: Duration,
-    /// Maximum size of what is written in one call.
     piece_bytes_max: usize,
 }
 
 impl Batching {
-    /// In large pieces.
+    /// Large writes.
     pub(super) const LARGE: Self = Self { collecting: COLLECTING, piece_bytes_max: 64 << 10 };
-    /// For a pipe that other processes write to, too. Smaller writes than `PIPE_BUF` (POSIX; 4096 bytes on Linux, at least 512
-    /// elsewhere) are not mixed with theirs, so shorter lines stay whole.
+    /// For a pipe shared with other processes. Writes of at most `PIPE_BUF` bytes (POSIX; 4096 on Linux, at least 512
+    /// elsewhere) are not interleaved, so shorter lines stay whole.
     pub(super) const SHARED: Self = Self { piece_bytes_max: 4 << 10, ..Self::LARGE };
-    /// At once: a person waits.
+    /// Immediate writes, because a person waits.
     pub(super) const AT_ONCE: Self = Self { collecting: Duration::ZERO, ..Self::LARGE };
 }
 
-/// Lines that wait to be written.
 #[derive(Debug, Default)]
 struct Waiting {
     lines: Vec<u8>,
-    /// Lines that found no room, and were not told yet.
+    /// Number of lines that did not fit and were not reported yet.
     lost: u64,
     thread: Thread,
-    /// The process ends: the thread writes the last lines.
+    /// The process ends, so the thread writes the last lines.
     is_ending: bool,
-    /// The thread has ended.
     has_ended: bool,
 }
 
-/// What the thread does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Thread {
-    /// It runs. It looks for lines before it waits.
+    /// Running. It checks for lines before it waits.
     #[default]
     Runs,
-    /// It waits for a line.
+    /// Waiting for a line.
     WaitsForLine,
-    /// It waits a moment for more lines.
+    /// Waiting a moment for further lines.
     Collects,
 }
 
-/// Lines between those who log and the thread that writes.
+/// The buffer between the logging threads and the writer thread.
 #[derive(Debug, Default)]
 pub(super) struct LineBuffer {
     waiting: Mutex<Waiting>,
-    /// Wakes the thread.
     wake: Condvar,
-    /// The thread has ended.
+    /// Signals that the thread has ended.
     ended: Condvar,
-    /// Bytes that the output took.
+    /// Number of bytes that the output accepted.
     taken: AtomicU64,
 }
 
@@ -114,7 +108,6 @@ impl LineBuffer {
         Ok(buffer)
     }
 
-    /// Adds a line. Never waits for the output.
     fn add(&self, line: &[u8], kind: Kind) {
         let room = match kind {
             Kind::Report => BYTES_MAX.saturating_add(RESERVED_BYTES),
@@ -138,17 +131,16 @@ impl LineBuffer {
         }
     }
 
-    /// Writes lines until the process ends.
     fn write_to(&self, output: &mut Output<impl Write>) {
         let mut lines = Vec::new();
-        // Lines that no report has told.
+        // Lines that no report has covered.
         let mut lost = 0_u64;
         while self.next(&mut lines, output.batching.collecting) {
             match output.write(&lines, &self.taken) {
                 Ok(()) => {
                     lost = lost.saturating_add(std::mem::take(&mut self.waiting.lock().lost));
                     if lost > 0 {
-                        // It follows the last line that found room.
+                        // The report follows the last line that fit.
                         tracing::warn!(
                             target: TARGET,
                             lines = lost,
@@ -167,7 +159,7 @@ impl LineBuffer {
         }
     }
 
-    /// Waits for lines, and takes them. Returns false at the end of the process, when there are none left.
+    /// Waits for lines, and takes them. Returns `false` at the end of the process when no lines are left.
     fn next(&self, lines: &mut Vec<u8>, collecting: Duration) -> bool {
         let mut waiting = self.waiting.lock();
         while waiting.lines.is_empty() {
@@ -188,7 +180,7 @@ impl LineBuffer {
         true
     }
 
-    /// Waits until the lines so far are written, as long as the output takes some.
+    /// Waits until all lines so far are written, while the output accepts some.
     pub(super) fn end(&self) {
         let mut waiting = self.waiting.lock();
         waiting.is_ending = true;
@@ -206,11 +198,11 @@ impl LineBuffer {
     }
 }
 
-/// Where the thread writes.
+/// The output of the thread.
 struct Output<W> {
     to: W,
     batching: Batching,
-    /// Whether the output ends within a line, because it failed there.
+    /// Whether the output ends within a line, because a write failed there.
     is_torn: bool,
 }
 
@@ -219,7 +211,8 @@ impl<W: Write> Output<W> {
         Self { to, batching, is_torn: false }
     }
 
-    /// Writes whole lines, and adds to `taken`. If the output fails, returns the number of lines that it did not take.
+    /// Writes whole lines, and adds the bytes written to `taken`. If the output fails, returns the number of lines that
+    /// were not written.
     fn write(&mut self, lines: &[u8], taken: &AtomicU64) -> Result<(), u64> {
         if self.is_torn && matches!(self.to.write(b"\n"), Ok(1)) {
             self.is_torn = false;
@@ -244,7 +237,7 @@ impl<W: Write> Output<W> {
         Ok(())
     }
 
-    /// Returns what is written next: as many lines as fit in one call.
+    /// Returns the next piece to write: as many whole lines as fit in one write.
     fn piece<'a>(&self, lines: &'a [u8]) -> &'a [u8] {
         let Some(start) = lines.get(..self.batching.piece_bytes_max) else { return lines };
         let end =
@@ -253,13 +246,12 @@ impl<W: Write> Output<W> {
     }
 }
 
-/// What a line is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Plain,
-    /// Of the audit trail: it is written at once, so that a process that is killed loses few.
+    /// A line of the audit trail. It is written immediately, so that few are lost if the process is killed.
     Urgent,
-    /// It tells how many lines were lost.
+    /// A report of lost lines.
     Report,
 }
 
@@ -284,7 +276,7 @@ impl<'a> MakeWriter<'a> for Lines {
     }
 }
 
-/// The writer of a line, which arrives whole.
+/// The writer of one line, which must be written whole.
 pub(super) struct Line<'a> {
     buffer: &'a LineBuffer,
     kind: Kind,
@@ -308,7 +300,7 @@ mod tests {
     use super::*;
     use crate::testing::written::Written;
 
-    /// Takes lines only after it was opened.
+    /// Accepts lines only after it is opened.
     struct Gated {
         open: Receiver<()>,
         is_open: bool,
@@ -326,7 +318,7 @@ mod tests {
     impl Write for Gated {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             if !self.is_open {
-                // An error: it was dropped.
+                // An error means that the sender was dropped.
                 self.open.recv().map_err(|_| io::Error::from(ErrorKind::StorageFull))?;
                 self.is_open = true;
             }
@@ -347,7 +339,7 @@ mod tests {
     fn lines_beyond_the_bound_are_counted_and_nobody_waits() {
         let (opener, written, output) = Gated::new();
         let buffer = LineBuffer::start(output, Batching::AT_ONCE).unwrap();
-        // What is being written, as much again that waits, and more.
+        // One buffer being written, another one waiting, and more.
         add_lines(&buffer, 3 * BYTES_MAX / 1024);
         let lost = buffer.waiting.lock().lost;
         assert!(lost >= u64::try_from(BYTES_MAX / 1024).unwrap() && lines_lost() >= lost, "{lost}");
@@ -370,7 +362,7 @@ mod tests {
         let (_opener, written, output) = Gated::new();
         let buffer = LineBuffer::start(output, Batching::LARGE).unwrap();
         add_lines(&buffer, 1000);
-        // It would not return.
+        // Would otherwise not return.
         buffer.end();
         assert!(written.lines().is_empty());
     }

@@ -1,8 +1,8 @@
-//! Logging with `tracing`: text for a terminal, or JSON for programs.
+//! Logging with `tracing`, as text for terminals or JSON for programs.
 //!
-//! A service writes a line for each request, and a system call per line would cost more than some of the logged work.
-//! So a separate thread writes the lines in batches; those of the audit trail it writes at once. Nobody waits for the output:
-//! if it takes no lines, they are lost and counted ([`lines_lost`]).
+//! A service writes a line per request, and a system call per line would cost more than some of the logged work. A
+//! separate thread therefore writes lines in batches, and lines of the audit trail immediately. Logging never waits for
+//! the output: lines that it does not accept are lost and counted ([`lines_lost`]).
 
 mod label;
 mod limited;
@@ -29,10 +29,10 @@ use crate::adapters::system::SystemWorld;
 use crate::config::LogFormat;
 use crate::oversight::audit;
 
-/// Prefix of our own log targets. Lines of dependencies are written only at level info or above, regardless of the
-/// configuration: HTTP libraries log whole requests, with keys, names and references, at debug and trace.
+/// Prefix of our own log targets. Lines of dependencies are written only at level info or above, whatever the
+/// configuration: at debug and trace, HTTP libraries log whole requests with keys, names and references.
 const OWN: &str = "postonce";
-/// Targets that are logged at every configured level: the audit trail must be complete, or tell that it is not.
+/// Targets that are logged at every configured level, because the audit trail must be complete, or report that it is not.
 const ALWAYS_LOGGED: [&str; 3] = [audit::TARGET, line_buffer::TARGET, panics::TARGET];
 
 /// Output of the log lines.
@@ -40,13 +40,13 @@ const ALWAYS_LOGGED: [&str; 3] = [audit::TARGET, line_buffer::TARGET, panics::TA
 pub enum LogTo {
     /// Standard output, for services.
     Stdout,
-    /// Standard output that is shared with other workers: each line names its process.
+    /// Standard output shared with other workers. Each line names its process.
     SharedStdout,
     /// Standard error, for commands, which write their results to standard output.
     Stderr,
 }
 
-/// Error for filter directives that cannot be parsed.
+/// Error: filter directives cannot be parsed.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "log is {directives:?}, which is not allowed: it must be a level or directives such as info,postonce_shared=debug"
@@ -57,19 +57,19 @@ pub struct InvalidDirectives {
     source: tracing_subscriber::filter::ParseError,
 }
 
-/// Logging cannot be started.
+/// Why logging cannot be started.
 #[derive(Debug, thiserror::Error)]
 pub enum StartFault {
     /// The filter directives cannot be parsed.
     #[error(transparent)]
     Directives(#[from] InvalidDirectives),
-    /// The system starts no thread, or duplicates no file.
+    /// The system cannot start a thread, or duplicate a file descriptor.
     #[error("the log cannot be started")]
     System(#[from] io::Error),
 }
 
-/// Handle to the thread that writes the lines. Dropping it waits until the remaining ones are written, up to 5 seconds, or 1
-/// second if the output takes nothing: keep it until the process ends.
+/// Handle to the writer thread. Dropping it waits until the remaining lines are written: up to 5 seconds, or 1 second if
+/// the output accepts nothing. Keep it until the process ends.
 #[derive(Debug)]
 #[must_use = "the last lines are written only if it is dropped at the end"]
 pub struct LogWriter(Arc<LineBuffer>);
@@ -80,7 +80,7 @@ impl Drop for LogWriter {
     }
 }
 
-/// Checks filter directives, without starting anything.
+/// Checks filter directives without starting anything.
 ///
 /// # Errors
 /// [`InvalidDirectives`] when they cannot be parsed.
@@ -93,9 +93,9 @@ fn filter(directives: &str) -> Result<EnvFilter, InvalidDirectives> {
         .map_err(|source| InvalidDirectives { directives: directives.to_owned(), source })
 }
 
-/// Starts logging for the whole process. Only the first call has an effect. Of log targets with the prefix `quiet`, only warnings
-/// and errors are written. Of each place in the program, ten warnings or errors a minute are written; the next one after that
-/// minute tells the number of the others. In a service, panics are logged too, instead of written to standard error.
+/// Starts logging for the whole process. Only the first call has an effect. For log targets with the prefix `quiet`, only
+/// warnings and errors are written. Each call site writes at most ten warnings or errors per minute; its next line after
+/// that minute contains the number of dropped lines. In a service, panics are logged instead of written to standard error.
 ///
 /// # Errors
 /// [`StartFault`] when `directives` cannot be parsed, or the system lacks resources.
@@ -113,7 +113,7 @@ pub fn start(
         LogTo::SharedStdout => (io::stdout().as_fd().try_clone_to_owned(), Batching::SHARED),
         LogTo::Stderr => (io::stderr().as_fd().try_clone_to_owned(), Batching::AT_ONCE),
     };
-    // Past the buffers of the standard library: their locks would be held while the output blocks.
+    // Bypasses the buffers of the standard library, whose locks would be held while the output blocks.
     let output = File::from(output?);
     let colors = output.is_terminal();
     let buffer = LineBuffer::start(output, batching)?;
@@ -139,12 +139,12 @@ pub fn start(
     Ok(LogWriter(buffer))
 }
 
-/// Returns the directive for a target whose lines are written at every configured level.
+/// Returns the directive that logs a target at every configured level.
 fn always(target: &str) -> Directive {
     format!("{target}=info").parse().expect("the directive is valid")
 }
 
-/// Returns whether log lines of that kind cannot contain text of a client, and are not of a quiet library.
+/// Returns whether lines with this metadata cannot contain client text, and do not come from a quiet library.
 fn is_harmless(metadata: &Metadata<'_>, quiet: &str) -> bool {
     let level_max = if metadata.target().starts_with(quiet) { Level::WARN } else { Level::INFO };
     *metadata.level() <= level_max || metadata.target().starts_with(OWN)

@@ -1,13 +1,13 @@
-//! Panics of a service as lines of its log. The standard library would write them to standard error, where a thread waits for
-//! ever if nobody reads it, and holds up every other panic.
+//! Logs the panics of a service. The standard library would write them to standard error, where a thread blocks forever if
+//! nobody reads it, and then blocks every other panic.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::panic::PanicHookInfo;
 
-/// The target of the lines.
+/// The log target of panics.
 pub(super) const TARGET: &str = "postonce::panic";
 
-/// Logs every panic from now on, also one that is caught. `RUST_BACKTRACE` adds the calls that led to it, as usual.
+/// Logs every panic from now on, including caught ones. `RUST_BACKTRACE` adds a backtrace, as usual.
 pub(super) fn log() {
     std::panic::set_hook(Box::new(log_panic));
 }

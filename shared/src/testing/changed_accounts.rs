@@ -1,4 +1,4 @@
-//! An archive whose account rows differ from those of the ledger, as after a manipulation or a loss of writes.
+//! An archive whose account rows differ from the ledger, as after tampering or lost writes.
 
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use crate::ports::archive::{Archive, Readable, RowContent, StoredRow, UserRange}
 use crate::ports::fault::StoreFault;
 use crate::ports::ledger::Listing;
 
-/// Changes each account row that is read in a walk.
+/// Changes each account row that a walk reads.
 pub struct ChangedAccounts<F> {
-    /// The archive.
+    /// The wrapped archive.
     pub inner: Arc<dyn Archive>,
-    /// The change.
+    /// The change to apply.
     pub change: F,
 }
 

@@ -1,7 +1,7 @@
-//! Ports that wrap other ports, for tests and simulations: to count calls, to inject faults, to lose responses.
+//! Decorators of ports for tests and simulations: they count calls, inject faults, or lose responses.
 //!
-//! A decorator returns the wrapped port, and overrides the methods in which it differs; all others are forwarded. A
-//! type that implements the decorator trait implements the port:
+//! A decorator returns the wrapped port, and overrides the methods that differ. All other methods are forwarded. A type
+//! that implements the decorator trait implements the port:
 //!
 //! ```
 //! # use std::sync::{Arc, atomic::{AtomicU32, Ordering}};
@@ -79,7 +79,7 @@ macro_rules! decorator {
         }
 
         impl Faulty<dyn $port> {
-            /// The names by which rules know the calls of the port.
+            /// The call names by which rules refer to the methods of the port.
             pub(super) const CALLS: &[&str] =
                 &[$(concat!(stringify!($port), "::", stringify!($method))),*];
         }
@@ -190,11 +190,11 @@ decorator!(SyncStoreDecorator of SyncStore {
     fn swap(name: &str, expected: Option<&Revision>, value: &str) -> Swapped;
 });
 
-/// A store of shared values from which one is missing.
+/// A store of shared values that hides one value.
 pub struct MissingValue {
-    /// The store.
+    /// The wrapped store.
     pub inner: Arc<dyn SyncStore>,
-    /// The name of the value.
+    /// The name of the hidden value.
     pub name: &'static str,
 }
 

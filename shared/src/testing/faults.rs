@@ -1,4 +1,4 @@
-//! Faults of ports: a rule decides by the name of each call what happens to it, such as that of `Ledger::commit`.
+//! Fault injection for ports: a rule decides the effect of each call by its name, such as `Ledger::commit`.
 //!
 //! ```
 //! # use std::sync::Arc;
@@ -30,42 +30,41 @@ use crate::ports::queue::WorkQueue;
 use crate::ports::records::Records;
 use crate::ports::sync_store::SyncStore;
 
-/// What happens to a call.
+/// The effect on a call.
 pub enum Effect {
-    /// It is carried out.
+    /// The call is carried out.
     Passes,
-    /// It fails, and nothing is carried out.
+    /// The call fails without being carried out.
     Fails(StoreFault),
-    /// It is carried out, and its answer is replaced by this fault.
+    /// The call is carried out, and its result is replaced by this fault.
     AnswerIsLost(StoreFault),
-    /// It has no answer, and nothing is carried out.
+    /// The call never returns and is not carried out.
     Hangs,
-    /// It is carried out after this.
+    /// The call is carried out after this future completes.
     Waits(BoxFuture<'static, ()>),
 }
 
 impl Effect {
-    /// The call fails, because the store is unavailable.
+    /// Returns the failure of a call because the store is unavailable.
     pub fn unavailable() -> Self {
         Self::Fails(unavailable())
     }
 
-    /// The call fails if the store is unavailable at this moment.
+    /// Returns a failure if the store is unavailable, and [`Self::Passes`] otherwise.
     pub fn unavailable_if(is_unavailable: bool) -> Self {
         if is_unavailable { Self::unavailable() } else { Self::Passes }
     }
 }
 
-/// The fault of a store that does not answer.
+/// Returns the fault of a store that does not respond.
 pub fn unavailable() -> StoreFault {
     StoreFault::Unavailable { doing: "talking to the store", source: "timeout".into() }
 }
 
 type Rule = Arc<dyn Fn(&'static str) -> Effect + Send + Sync>;
 
-/// A port whose calls are subject to a rule.
+/// A port whose calls follow a rule.
 pub struct Faulty<P: ?Sized> {
-    /// The port.
     pub(super) port: Arc<P>,
     rule: Rule,
 }
@@ -75,7 +74,7 @@ impl<P: ?Sized + Send + Sync> Faulty<P> {
         Arc::new(Self { port: Arc::clone(port), rule: Arc::clone(rule) })
     }
 
-    /// Carries out a call, as far as the rule allows.
+    /// Performs a call according to the rule.
     pub(super) async fn call<T>(
         &self,
         name: &'static str,
@@ -94,7 +93,7 @@ impl<P: ?Sized + Send + Sync> Faulty<P> {
     }
 }
 
-/// Lets a rule decide about all calls to the ports of a store.
+/// Applies a rule to all calls of the ports of a store.
 pub fn apply(store: &mut Store, rule: impl Fn(&'static str) -> Effect + Send + Sync + 'static) {
     let rule: Rule = Arc::new(rule);
     store.ledger = Faulty::of(&store.ledger, &rule);
@@ -111,7 +110,7 @@ pub fn apply(store: &mut Store, rule: impl Fn(&'static str) -> Effect + Send + S
     store.process_registry = Faulty::of(&store.process_registry, &rule);
 }
 
-/// Panics if no port has a call with that name: a rule about it would never apply.
+/// Panics if no port has a call with this name, because a rule for it would never apply.
 fn assert_exists(call: &str) {
     let calls = [
         Faulty::<dyn ApiKeys>::CALLS,
@@ -130,12 +129,12 @@ fn assert_exists(call: &str) {
     assert!(calls.iter().any(|calls| calls.contains(&call)), "no port has a call {call:?}");
 }
 
-/// The next calls with that name are not carried out.
+/// Makes the next `times` calls with this name fail without being carried out.
 pub fn lose(store: &mut Store, name: &'static str, times: u32) {
     limited(store, name, times, || Effect::Fails(unavailable()));
 }
 
-/// The next calls with that name are carried out, and their answers are lost.
+/// Makes the next `times` calls with this name lose their results after being carried out.
 pub fn lose_answers(store: &mut Store, name: &'static str, times: u32) {
     limited(store, name, times, || Effect::AnswerIsLost(unavailable()));
 }
@@ -150,10 +149,10 @@ fn limited(store: &mut Store, name: &'static str, times: u32, effect: fn() -> Ef
     });
 }
 
-/// What happens to the calls with a name, and whether only to the next one.
+/// The effect on the calls with a name, and whether it only applies to the next one.
 type Set = (fn() -> Effect, bool);
 
-/// Effects that a test changes while a store is in use, and the calls so far.
+/// Effects that a test can change while a store is in use, and a record of the calls.
 #[derive(Default)]
 pub struct Control {
     effects: Mutex<BTreeMap<&'static str, Set>>,
@@ -161,7 +160,7 @@ pub struct Control {
 }
 
 impl Control {
-    /// Subjects the calls to the ports of a store to this control.
+    /// Applies this control to the ports of a store.
     pub fn apply(self: &Arc<Self>, store: &mut Store) {
         let control = Arc::clone(self);
         apply(store, move |call| control.effect(call));
@@ -177,35 +176,35 @@ impl Control {
         effect()
     }
 
-    /// Sets what happens to the calls with that name from now on.
+    /// Sets the effect on all later calls with this name.
     pub fn set(&self, call: &'static str, effect: fn() -> Effect) {
         assert_exists(call);
         self.effects.lock().insert(call, (effect, false));
     }
 
-    /// Sets what happens to the next call with that name.
+    /// Sets the effect on the next call with this name.
     pub fn set_once(&self, call: &'static str, effect: fn() -> Effect) {
         assert_exists(call);
         self.effects.lock().insert(call, (effect, true));
     }
 
-    /// From now on the calls with these names fail, because the store is unavailable.
+    /// Makes all later calls with these names fail, because the store is unavailable.
     pub fn fail(&self, calls: &[&'static str]) {
         calls.iter().for_each(|call| self.set(call, Effect::unavailable));
     }
 
-    /// From now on every call is carried out.
+    /// Removes all effects.
     pub fn heal(&self) {
         self.effects.lock().clear();
     }
 
-    /// The calls with these names so far, in their order.
+    /// Returns the calls with these names so far, in order.
     pub fn calls(&self, names: &[&str]) -> Vec<&'static str> {
         names.iter().copied().for_each(assert_exists);
         self.calls.lock().iter().copied().filter(|call| names.contains(call)).collect()
     }
 
-    /// The number of calls with that name so far.
+    /// Returns the number of calls with this name so far.
     pub fn count(&self, name: &str) -> usize {
         self.calls(&[name]).len()
     }

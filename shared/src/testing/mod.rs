@@ -1,6 +1,7 @@
-//! Support for tests of adapters and of the protocol: ports that wrap others ([`decorators`], [`faults`], [`changed_accounts`]), sealed
-//! bodies ([`sealed`]), entries of processes ([`registered`]), and a writer ([`written`]). It is part of the crate because its
-//! own unit tests need it; the tests of the ports are in `postonce-conformance`.
+//! Support for tests of adapters and of the protocol: decorators of ports ([`decorators`], [`faults`],
+//! [`changed_accounts`]), sealed bodies ([`sealed`]), registry entries ([`registered`]), and a recording writer
+//! ([`written`]). It belongs to this crate because its own unit tests need it. The tests of the ports are in
+//! `postonce-conformance`.
 
 use uuid::Uuid;
 
@@ -21,7 +22,7 @@ pub mod registered;
 pub mod sealed;
 pub mod written;
 
-/// Returns a change of terms on an account. Panics if it closes an account that is in use.
+/// Returns a change of the terms of an account. Panics if it closes an account that is in use.
 pub fn change_of_terms(account: &Account, limit: OverdraftLimit, status: AccountStatus) -> AccountDecision {
     let terms = NewTerms { overdraft_limit: limit, status, holder: None };
     change_terms(account, terms, &terms_context()).expect("an account without a balance can be closed")
@@ -32,7 +33,7 @@ pub fn opening(account: Account) -> AccountDecision {
     open(account, &terms_context())
 }
 
-/// Returns a nonce of its own for a write of a test.
+/// Returns a random nonce.
 pub fn fresh_nonce() -> Nonce {
     SystemWorld::new().nonce()
 }

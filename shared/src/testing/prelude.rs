@@ -1,5 +1,4 @@
-//! The names that most tests of the bank use: identities and amounts, the ports and what they exchange, the memory store,
-//! and sealed bodies.
+//! The names that most tests use: ids and amounts, the ports and their types, the memory store, and sealed bodies.
 
 pub use crate::access::partner_records::PartnerRecords;
 pub use crate::adapters::azure::{AzureConfig, AzureConnection};

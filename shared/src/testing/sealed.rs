@@ -1,4 +1,4 @@
-//! Sealed bodies for tests: the seal of a bank whose secret is known, and changes that an outsider can make to a body.
+//! Sealed bodies for tests: the seal of a bank with a known secret, and changes that an outsider could make to a body.
 #![expect(clippy::unwrap_used, reason = "test code")]
 
 use crate::cluster::doorbell_secret::{DoorbellKeys, DoorbellSecret};
@@ -6,15 +6,15 @@ use crate::domain::ids::TransactionKey;
 use crate::messaging::envelope::seal::{Purpose, Seal};
 use crate::messaging::envelope::{Body, Content, Envelope};
 
-/// The secret of the banks in tests.
+/// The secret of test banks.
 pub const SECRET: &str = "the-secret-of-the-tests";
 
-/// Returns the seal of the banks in tests.
+/// Returns the seal of test banks.
 pub fn seal() -> Seal {
     seal_of(SECRET)
 }
 
-/// Returns the seal of a bank with another secret, or with two secrets as `new,old`.
+/// Returns the seal for another secret, or for two secrets as `new,old`.
 pub fn seal_of(secrets: &str) -> Seal {
     Seal::new(&DoorbellSecret::new(Some(&DoorbellKeys::parse(secrets).unwrap())))
 }
@@ -27,7 +27,7 @@ pub fn envelope_in(body: &[u8]) -> Envelope {
     }
 }
 
-/// Returns the transactions in a letter with that body: those of its work, if it has the seal.
+/// Returns the transactions in a letter with this body; none if the body is not sealed work.
 pub fn held_in(body: &[u8]) -> Vec<TransactionKey> {
     match Body::decode(body, &seal()) {
         Ok(Body::Content(Content::Work(envelope))) => {
@@ -37,7 +37,7 @@ pub fn held_in(body: &[u8]) -> Vec<TransactionKey> {
     }
 }
 
-/// Removes the seal of a body, if it has one.
+/// Removes the seal of a body, if any.
 pub fn unsealed(body: &[u8]) -> Vec<u8> {
     let text = std::str::from_utf8(body).unwrap();
     match text.strip_prefix("{\"seal\":\"").and_then(|rest| rest.split_once("\",")) {
@@ -46,7 +46,7 @@ pub fn unsealed(body: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Replaces the seal of a body by a valid one.
+/// Replaces the seal of a body with a valid one.
 pub fn resealed(body: &[u8]) -> Vec<u8> {
     seal().seal(Purpose::Message, unsealed(body))
 }

@@ -1,4 +1,4 @@
-//! A writer that keeps what is written, such as the lines of a log.
+//! A writer that records what is written, such as log lines.
 
 use std::io::{self, Write};
 use std::sync::{Arc, LazyLock};
@@ -6,16 +6,16 @@ use std::sync::{Arc, LazyLock};
 use parking_lot::Mutex;
 use tracing::Dispatch;
 
-/// A subscriber besides that of the test. While there is only one, an event that another test reaches first is decided by
-/// the subscriber of that thread, which may have none, and then no test gets the event.
+/// An additional subscriber besides the one of the test. With a single subscriber, the first thread that reaches an event
+/// decides whether it is enabled. If that is the thread of another test without a subscriber, no test gets the event.
 static OTHER: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(tracing_subscriber::registry()));
 
-/// What was written.
+/// The recorded output.
 #[derive(Debug, Clone)]
 pub struct Written(Arc<Mutex<Vec<u8>>>);
 
 impl Default for Written {
-    /// Nothing yet. Call it before the subscriber that writes here is created.
+    /// Creates an empty record. Call it before creating the subscriber that writes to it.
     fn default() -> Self {
         LazyLock::force(&OTHER);
         Self(Arc::default())
@@ -23,7 +23,7 @@ impl Default for Written {
 }
 
 impl Written {
-    /// Returns the lines. Panics if they are no text.
+    /// Returns the recorded lines. Panics if they are not UTF-8.
     pub fn lines(&self) -> Vec<String> {
         let text = String::from_utf8(self.0.lock().clone()).expect("lines are text");
         text.lines().map(str::to_owned).collect()

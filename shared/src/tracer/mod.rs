@@ -1,4 +1,4 @@
-//! Begins and ends the operations of sampled traces. Without an exporter it does nothing.
+//! Starts and ends the operations of sampled traces. Does nothing without an exporter.
 
 mod sampling;
 
@@ -12,10 +12,9 @@ use crate::domain::origin::{Origin, TraceParent};
 use crate::ports::spans::{AttributeValue, Span, SpanCounts, SpanKind, Spans};
 use crate::ports::world::World;
 
-/// Error of an operation that its caller did not wait for.
 const CANCELLED: &str = "cancelled";
 
-/// The operations of a process.
+/// Traces the operations of a process.
 pub struct Tracer {
     export: OnceLock<Export>,
     world: Arc<dyn World>,
@@ -26,11 +25,11 @@ struct Export {
     sampling: Sampling,
 }
 
-/// An operation in progress: one span in each of its traces. Dropping it ends it as cancelled.
+/// An operation in progress, with one span in each of its traces. Dropping it ends it as cancelled.
 pub struct Operation<'a> {
     export: &'a Export,
     world: &'a dyn World,
-    /// With the position of its request among those of the operation.
+    /// Each span with the index of its request.
     spans: Vec<(usize, Span)>,
 }
 
@@ -40,19 +39,18 @@ impl Tracer {
         Self { export: OnceLock::new(), world }
     }
 
-    /// Records the operations of sampled traces from now on. Only the first call has an effect.
+    /// Starts to record the operations of sampled traces. Only the first call has an effect.
     pub fn export_to(&self, spans: Arc<dyn Spans>, sampling: Sampling) {
         drop(self.export.set(Export { spans, sampling }));
     }
 
-    /// Returns how many spans there were; none without an exporter.
+    /// Returns the numbers of spans; zeros without an exporter.
     pub fn counts(&self) -> SpanCounts {
         self.export.get().map(|export| export.spans.counts()).unwrap_or_default()
     }
 
-    /// Decides whether a trace that enters the bank is recorded. The flag of the client is not used, because many clients set it
-    /// in all requests, and the collector of the bank would receive them all. Without an exporter, the place is passed on as it
-    /// came.
+    /// Decides whether a trace that enters the bank is recorded. Ignores the flag of the client, because many clients set
+    /// it in all requests, which would all be exported. Without an exporter, the flag is passed on unchanged.
     pub fn sample(&self, place: TraceParent) -> TraceParent {
         match self.export.get() {
             Some(export) => place.with_sampling(export.sampling.includes(place.trace_id())),
@@ -69,7 +67,7 @@ impl Tracer {
         self.export.get().filter(|export| export.records(place))
     }
 
-    /// Begins an operation of one trace at `place`. Returns `None` if it is not recorded.
+    /// Starts an operation of one trace at `place`. Returns `None` if it is not recorded.
     pub fn begin(
         &self,
         name: fmt::Arguments<'_>,
@@ -83,8 +81,8 @@ impl Tracer {
         Some(Operation { export, world: &*self.world, spans: vec![(0, span)] })
     }
 
-    /// Begins an operation below the place of a request, which is now the place of the operation. Returns `None` if it is not
-    /// recorded; then the place stays as it is.
+    /// Starts an operation as a child of the place of a request, which is replaced by the place of the operation. Returns
+    /// `None` if it is not recorded; the place then stays.
     pub fn enter(&self, name: fmt::Arguments<'_>, kind: SpanKind, of: &mut Origin) -> Option<Operation<'_>> {
         let parent = of.traceparent.as_ref().filter(|parent| self.records(parent))?;
         let place = parent.child(self.world.random());
@@ -93,7 +91,7 @@ impl Tracer {
         Some(operation)
     }
 
-    /// Begins an operation with an effect for many requests: a span in the trace of each. The spans have links to each other.
+    /// Starts an operation for many requests, with a span in the trace of each. The spans are linked to each other.
     /// Returns `None` if none is recorded.
     pub fn begin_shared<'o>(
         &self,
@@ -131,13 +129,13 @@ impl Operation<'_> {
         self.spans.iter_mut().for_each(|(_, span)| span.attributes.push((name, value.clone())));
     }
 
-    /// Ends the operation with success, or with the kind of an error.
+    /// Ends the operation with success, or with a kind of error.
     pub fn end(self, error: Option<Cow<'static, str>>) {
         self.end_each(|_| error.clone());
     }
 
-    /// Ends the operation, which can succeed for some of its requests only: `error_of` takes the position of a request among those
-    /// at the begin.
+    /// Ends an operation that may have failed for some of its requests. `error_of` receives the index of a request in the
+    /// order in which the operation was started.
     pub fn end_each(mut self, error_of: impl Fn(usize) -> Option<Cow<'static, str>>) {
         self.record(error_of);
     }
@@ -191,7 +189,6 @@ mod tests {
         }
     }
 
-    /// A tracer that records all sampled traces.
     fn tracer() -> (Tracer, Arc<Recorded>) {
         tracer_of("1")
     }

@@ -1,21 +1,21 @@
-//! Which traces are recorded.
+//! Decides which traces are recorded.
 
 use rust_decimal::Decimal;
 use rust_decimal::prelude::ToPrimitive as _;
 
-/// The part of the traces that is recorded. The same trace has the same result in all processes with the same part: the last
-/// 56 bits of its id, which are random, are compared with a limit ("Consistent Probability Sampling" of OpenTelemetry).
+/// The sampled fraction of traces. All processes with the same fraction decide equally: the last 56 bits of the trace id,
+/// which are random, are compared with a threshold ("Consistent Probability Sampling" of OpenTelemetry).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sampling {
-    /// Traces whose number is below are not recorded.
+    /// Traces with a lower number are not recorded.
     limit: u64,
 }
 
-/// Number of the values of 56 bits.
+/// Number of 56-bit values.
 const VALUES: u64 = 1 << 56;
 
 impl Sampling {
-    /// Takes a part from 0 to 1 with at most 6 decimals.
+    /// Parses a fraction from 0 to 1 with at most 6 decimals.
     pub fn parse(text: &str) -> Option<Self> {
         let part: Decimal = text.parse().ok()?;
         let is_valid = (Decimal::ZERO..=Decimal::ONE).contains(&part) && part.scale() <= 6;

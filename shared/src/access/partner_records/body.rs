@@ -1,7 +1,7 @@
-//! Encoding of a partner as one text, the same in every store.
+//! The JSON encoding of a partner, the same in every store.
 //!
-//! The secret of an HMAC key is stored in plain text, because the bank has to compute with it. With access to the
-//! store, requests can be signed, but not authenticated: API keys are stored as hashes only.
+//! The secret of an HMAC key is stored in plain text, because the bank computes with it. Read access to the store
+//! therefore suffices to sign requests, but not to authenticate them: of API keys only hashes are stored.
 
 use std::collections::BTreeMap;
 
@@ -18,11 +18,11 @@ use crate::domain::partner::{
 use crate::domain::scope::Scope;
 use crate::domain::time::Timestamp;
 
-/// The version that this program writes, and the newest that it reads: with a newer one, this program could ignore a member
-/// that restricts the partner.
+/// The version that this program writes, and the highest that it reads. A newer version may have members that restrict
+/// the partner, so this program must not ignore them.
 const VERSION: u32 = 1;
 
-/// Error for a text that is not a partner.
+/// Why a stored partner cannot be decoded.
 #[derive(Debug, thiserror::Error)]
 pub enum UnreadablePartner {
     /// The text is not the expected JSON.
@@ -40,7 +40,7 @@ pub enum UnreadablePartner {
 struct Body {
     v: u32,
     status: String,
-    /// The scope with which the partner was suspended, while it is.
+    /// The scope of the caller that suspended the partner; present while it is suspended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     suspended_with: Option<String>,
     reach: ReachBody,
@@ -48,7 +48,7 @@ struct Body {
     format: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     rate: Option<RateBody>,
-    /// Minor units, by currency code.
+    /// In minor units, by currency code.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     credit_ceilings: Option<BTreeMap<String, i64>>,
     signature_required: bool,
@@ -64,7 +64,7 @@ enum ReachBody {
     Everything,
     Named {
         users: Vec<String>,
-        /// User and account, joined by `/`.
+        /// `user/account`.
         accounts: Vec<String>,
     },
 }
@@ -127,12 +127,12 @@ pub fn encode(partner: &Partner) -> String {
     serde_json::to_string(&body).expect("numbers and texts can always be written as JSON")
 }
 
-/// Decodes a text that [`encode`] wrote.
+/// Decodes a partner written by [`encode`].
 ///
 /// # Errors
-/// [`UnreadablePartner`] for anything else.
+/// [`UnreadablePartner`] if the text is anything else.
 pub fn decode(id: PartnerId, text: &str) -> Result<Partner, UnreadablePartner> {
-    /// Decoded first: a newer version may differ in everything else.
+    /// Decoded first, because a newer version may differ in all other members.
     #[derive(Deserialize)]
     struct Version {
         v: u32,
@@ -166,7 +166,7 @@ pub fn decode(id: PartnerId, text: &str) -> Result<Partner, UnreadablePartner> {
     })
 }
 
-/// Returns the scope with which a partner was suspended. For one of a newer version the highest right is needed.
+/// Returns the scope with which a partner was suspended. An unknown scope of a newer version counts as the highest.
 fn suspended_with(status: &str, code: Option<&str>) -> Result<Option<Scope>, UnreadablePartner> {
     match (PartnerStatus::from_code(status), code) {
         (Some(PartnerStatus::Active), None) => Ok(None),

@@ -1,4 +1,4 @@
-//! The partners of a store, one record each. A record is never removed.
+//! The partners of a store, one record each. Records are never removed.
 
 pub(crate) mod body;
 
@@ -12,13 +12,13 @@ use crate::ports::fault::{Cause, StoreFault};
 use crate::ports::records::{Collection, Record, Records};
 use crate::ports::sync_store::Swapped;
 
-/// The partners of one store. Clones use the same store.
+/// The partners of one store. Clones share it.
 #[derive(Clone)]
 pub struct PartnerRecords {
     records: Arc<dyn Records>,
 }
 
-/// Error for a record that is not a partner.
+/// Error: a record cannot be decoded as a partner.
 #[derive(Debug, thiserror::Error)]
 #[error("the record of the partner {id} is damaged")]
 struct Damaged {
@@ -28,15 +28,15 @@ struct Damaged {
 }
 
 impl PartnerRecords {
-    /// Returns the partners of a store.
+    /// Returns a handle to the partners of a store.
     pub fn new(store: &Store) -> Self {
         Self { records: Arc::clone(&store.records) }
     }
 
-    /// Reads a partner. One operation of the store.
+    /// Reads a partner in one store operation.
     ///
     /// # Errors
-    /// [`StoreFault`] when it cannot be read.
+    /// [`StoreFault`] when the partner cannot be read.
     pub async fn find(&self, id: &PartnerId) -> Result<Option<Versioned<Partner>>, StoreFault> {
         let found = self.records.find(Collection::Partners, id.as_str()).await?;
         let Some(Versioned { value: body, revision }) = found else { return Ok(None) };
@@ -44,10 +44,10 @@ impl PartnerRecords {
         Ok(Some(Versioned { value: decode(record, "reading a partner")?, revision }))
     }
 
-    /// Returns partners after the given one, by id, at most `limit`. Fewer are returned only at the end.
+    /// Returns at most `limit` partners with ids greater than `after`, in ascending order. A shorter list means that none follow.
     ///
     /// # Errors
-    /// [`StoreFault`] when they cannot be read.
+    /// [`StoreFault`] when the partners cannot be read.
     pub async fn list(&self, after: Option<&PartnerId>, limit: usize) -> Result<Vec<Partner>, StoreFault> {
         let after = after.map(PartnerId::as_str);
         let records = self.records.list(Collection::Partners, "", after, limit).await?;
@@ -57,7 +57,7 @@ impl PartnerRecords {
     /// Writes a partner if its revision is still `expected` (`None`: if it does not exist). Never retries.
     ///
     /// # Errors
-    /// [`StoreFault`]: it may have been written, or may still be.
+    /// [`StoreFault`]; the write may have happened, or may still happen.
     pub async fn save(&self, partner: &Partner, expected: Option<&Revision>) -> Result<Swapped, StoreFault> {
         let body = body::encode(partner);
         self.records.save(Collection::Partners, partner.id.as_str(), &body, expected).await

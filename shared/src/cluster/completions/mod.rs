@@ -1,8 +1,7 @@
-//! Delivers the outcome of a transaction to waiting requests as soon as this process knows it, from its own
-//! posting or from a reply of another process.
+//! Delivers the outcome of a transaction to waiting requests as soon as this process knows it, from its own posting or
+//! from a reply of another process.
 //!
-//! This is only an optimization: replies can get lost, so a request reads the transaction row when its waiting
-//! time ends.
+//! This is only an optimization. Replies can be lost, so a request reads the transaction row when its waiting time ends.
 
 pub mod reply_body;
 
@@ -24,7 +23,7 @@ type Waiters = Mutex<BTreeMap<TransactionKey, watch::Sender<WaitState>>>;
 struct WaitState {
     /// The outcome, from an authenticated source.
     outcome: Option<Outcome>,
-    /// The number of unauthenticated messages that claimed that it is final.
+    /// The number of unauthenticated messages that claimed the transaction to be final.
     hints: u64,
 }
 
@@ -33,7 +32,7 @@ struct WaitState {
 pub enum CompletionEvent {
     /// The transaction is final.
     Final(Outcome),
-    /// The transaction may be final; only its row can prove it.
+    /// The transaction may be final. Only its row can prove it.
     Hint,
 }
 
@@ -46,23 +45,23 @@ pub struct Completion {
     pub outcome: Outcome,
 }
 
-/// Registry of waiting requests. The worker of this process and replies of other processes complete them.
+/// Registry of the requests that wait in this process. Its worker and replies of other processes complete them.
 #[derive(Debug, Default)]
 pub struct Completions {
     waiters: Arc<Waiters>,
     endpoint: OnceLock<ReplyEndpoint>,
-    /// Whether requests do not wait any more.
+    /// Whether waiting has ended for all requests.
     is_over: watch::Sender<bool>,
 }
 
-/// The address at which this process receives replies, and the seal that authenticates it.
+/// The address at which this process receives replies, and the seal that signs it.
 #[derive(Debug)]
 struct ReplyEndpoint {
     address: Address,
     seal: ReplySeal,
 }
 
-/// A registered wait. Register **before** the work is enqueued, so that no event is missed.
+/// A registered wait. Register it **before** the work is enqueued, so that no event is missed.
 #[derive(Debug)]
 pub struct Waiter {
     key: TransactionKey,
@@ -90,8 +89,8 @@ impl Completions {
         }
     }
 
-    /// Wakes the requests that wait for a transaction, so that they read its row. Called when an unauthenticated
-    /// message claims that it is final.
+    /// Wakes the requests that wait for a transaction, so that they read its row. Used when an unauthenticated message
+    /// claims that the transaction is final.
     pub fn hint(&self, key: &TransactionKey) {
         let waiters = self.waiters.lock();
         if let Some(sender) = waiters.get(key) {
@@ -99,25 +98,25 @@ impl Completions {
         }
     }
 
-    /// Ends the waiting of all requests, and of those that begin later: the process drains. Their clients read the outcome
-    /// from another process.
+    /// Ends all waits, and those that begin later, because the process drains. Clients can query the outcome from
+    /// another process.
     pub fn end_waits(&self) {
         self.is_over.send_replace(true);
     }
 
-    /// Returns whether requests do not wait any more.
+    /// Returns whether waiting has ended ([`Self::end_waits`]).
     pub fn waits_are_over(&self) -> bool {
         *self.is_over.borrow()
     }
 
-    /// Returns when requests do not wait any more.
+    /// Completes when [`Self::end_waits`] is called.
     pub async fn until_waits_are_over(&self) {
-        // It cannot fail: the sender exists as long as this value.
+        // Cannot fail: the sender lives as long as `self`.
         drop(self.is_over.subscribe().wait_for(|is_over| *is_over).await);
     }
 
-    /// Sets the address at which this process receives replies. Before this call, and while the seal has no
-    /// secret, work is sent without a reply address. Only the first call has an effect.
+    /// Sets the address at which this process receives replies. Until then, and while the seal has no secret, work is
+    /// sent without a reply address. Only the first call has an effect.
     pub fn set_reply_address(&self, address: Address, seal: ReplySeal) {
         let kept = &self.endpoint.get_or_init(|| ReplyEndpoint { address: address.clone(), seal }).address;
         assert!(*kept == address, "a process has one address, not {kept} and {address}");
@@ -139,7 +138,7 @@ impl Completions {
 }
 
 impl Waiter {
-    /// Waits for the outcome. May wait for ever.
+    /// Waits for the outcome, possibly forever.
     pub async fn outcome(&mut self) -> Outcome {
         loop {
             if let CompletionEvent::Final(outcome) = self.next_event().await {
@@ -148,8 +147,8 @@ impl Waiter {
         }
     }
 
-    /// Waits for the outcome or for a hint that was not returned yet. Several pending hints are returned as one.
-    /// May wait for ever.
+    /// Waits for the outcome, or for a hint that was not returned yet. Several pending hints are returned as one. May
+    /// wait forever.
     pub async fn next_event(&mut self) -> CompletionEvent {
         let known = self.hints;
         if let Some(receiver) = &mut self.state
@@ -159,7 +158,7 @@ impl Waiter {
             self.hints = state.hints;
             return state.outcome.clone().map_or(CompletionEvent::Hint, CompletionEvent::Final);
         }
-        // The sender exists as long as a waiter does; without it no event can come.
+        // The sender lives as long as a waiter. Without it, no event can arrive.
         futures::future::pending().await
     }
 
@@ -172,7 +171,7 @@ impl Waiter {
 impl Drop for Waiter {
     fn drop(&mut self) {
         let mut waiters = self.waiters.lock();
-        // Inside the lock: of two waiters dropped at the same time, the second one must see that it is the last.
+        // Dropped under the lock, so that the second of two concurrent drops sees that it is the last.
         drop(self.state.take());
         if waiters.get(&self.key).is_some_and(|sender| sender.receiver_count() == 0) {
             waiters.remove(&self.key);

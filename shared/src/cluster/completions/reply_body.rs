@@ -1,5 +1,5 @@
-//! The body of a reply: transactions that became final, with their outcomes. Compact JSON; readers ignore
-//! unknown members and leave out items that they cannot decode.
+//! The body of a reply: final transactions with their outcomes, as compact JSON. Readers ignore unknown members, and
+//! skip items that they cannot decode.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -11,9 +11,9 @@ use crate::domain::rejection::RejectReason;
 use crate::domain::time::Timestamp;
 use crate::domain::transaction::{Outcome, TransactionStatus};
 
-/// Largest number of completions in one reply.
+/// Maximum number of completions in one reply.
 pub const REPLY_ITEMS_MAX: usize = 1000;
-/// Largest size of one item in bytes: every member is an id, a number or a code of limited length.
+/// Maximum size of one item in bytes. Every member is an id, a number or a code of bounded length.
 pub const REPLY_ITEM_BYTES_MAX: usize = 320;
 
 #[derive(Serialize, Deserialize)]
@@ -22,7 +22,7 @@ struct ReplyBody<T> {
     items: Vec<T>,
 }
 
-/// The names are short because a busy worker sends many rows.
+/// Member names are short because a busy worker sends many rows.
 #[derive(Serialize, Deserialize)]
 struct Row {
     /// User.
@@ -35,7 +35,7 @@ struct Row {
     m: String,
     /// Status.
     s: String,
-    /// When it was decided, milliseconds since 1970.
+    /// Decision time, in milliseconds since 1970.
     t: String,
     /// Order number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -43,7 +43,7 @@ struct Row {
     /// Sequence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     q: Option<String>,
-    /// Balance after it, in minor units.
+    /// Balance after the posting, in minor units.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     b: Option<String>,
     /// Currency of the balance.
@@ -52,7 +52,7 @@ struct Row {
     /// Reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     r: Option<String>,
-    /// Version of the account after a rejection that is chained.
+    /// Version of the account after a rejection that is part of the chain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     v: Option<String>,
 }
@@ -63,10 +63,10 @@ pub fn encode(completions: &[Completion]) -> Vec<u8> {
     serde_json::to_vec(&body).expect("texts can always be written as JSON")
 }
 
-/// Decodes a reply body.
+/// Decodes a reply body. Skips items that cannot be decoded.
 ///
 /// # Errors
-/// When the body as a whole is invalid.
+/// When the body as a whole is not valid.
 pub fn decode(body: &[u8]) -> Result<Vec<Completion>, serde_json::Error> {
     let body: ReplyBody<Box<RawValue>> = serde_json::from_slice(body)?;
     Ok(body.items.iter().filter_map(|item| from_row(serde_json::from_str(item.get()).ok()?)).collect())

@@ -1,5 +1,4 @@
-//! The author, the time and the reason of a change of the gate. They are stored beside its value, for operators; no process acts
-//! on them.
+//! Who changed the gate, when and why. Stored with the value for operators; processes do not act on it.
 
 use super::{GateState, GateValue};
 use crate::domain::time::Timestamp;
@@ -9,7 +8,7 @@ use crate::domain::time::Timestamp;
 pub struct GateAct {
     /// The author, such as `partner=ops key=9f86d081884c7d65`.
     pub by: String,
-    /// The reason, as one line of text of an operator.
+    /// The reason, as one line of text by an operator.
     pub reason: Option<String>,
 }
 
@@ -35,12 +34,12 @@ impl GateAct {
     }
 }
 
-/// The gate with its last change. What is not known is `None`: the gate was never changed, or its row was repaired by hand.
+/// The gate with its last change. Members are `None` if the gate was never changed or its row was repaired by hand.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GateRecord {
     /// The value.
     pub value: GateValue,
-    /// The time of the change, by the clock of the process that made it.
+    /// The time of the change, on the clock of the process that made it.
     pub since: Option<Timestamp>,
     /// The author.
     pub by: Option<String>,

@@ -1,9 +1,7 @@
-//! The gate ("release the hounds"): work that must wait for an event is held, and then released for all
-//! listeners at once.
+//! The gate ("release the hounds") holds work that must wait for an event, and then releases it to all listeners at once.
 //!
-//! The gate is a durable value with an epoch. A ring on the doorbell carries only the epoch: listeners read the
-//! value when they are woken, and once at start, so that no release is missed.
-//! A value that cannot be decoded means held.
+//! The gate is a durable value with an epoch. A doorbell ring carries only the epoch. Listeners read the value when
+//! they are woken and once at start, so that no release is missed. A value that cannot be decoded counts as held.
 
 pub mod change;
 pub mod permits;
@@ -26,19 +24,19 @@ use crate::ports::world::World;
 /// The name of the value in the [`SyncStore`].
 pub(crate) const NAME: &str = "gate";
 
-/// Largest skew of the clock of a process that may perform a scheduled release: so much earlier or later than planned, by
-/// the clock of the store, the gate may be released.
+/// Maximum clock skew of a process that may perform a scheduled release. By the clock of the store, the release may be
+/// this much early or late.
 pub const RELEASE_SKEW_MAX: Duration = Duration::from_secs(5);
 
-/// The reason why a process may not perform a scheduled release.
+/// Why a process may not perform a scheduled release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum UntrustedClock {
-    /// The clock differs too much, or may do so.
+    /// The clock differs, or may differ, by too much.
     #[error(
         "the clock of this process is {0}; a scheduled release needs one within {RELEASE_SKEW_MAX:?} of it"
     )]
     Differs(ClockSkew),
-    /// No response of the store contained its time.
+    /// No response of the store has contained its time yet.
     #[error("the clock of this process was not compared with that of the store yet")]
     NotCompared,
 }
@@ -48,10 +46,10 @@ pub enum UntrustedClock {
 pub enum GateState {
     /// Listeners may receive.
     Released,
-    /// Listeners may not receive until the gate is released: by an operator, or from the scheduled time on by the
-    /// first process that notices it and whose clock agrees with that of the store ([`RELEASE_SKEW_MAX`]).
+    /// Listeners may not receive until the gate is released by an operator, or at the scheduled time by the first
+    /// process that notices it and whose clock agrees with the store ([`RELEASE_SKEW_MAX`]).
     Held {
-        /// The time of the scheduled release.
+        /// The time of the scheduled release, if there is one.
         release_at: Option<Timestamp>,
     },
 }
@@ -80,7 +78,7 @@ struct Row {
     /// Milliseconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     release_at: Option<i64>,
-    /// Milliseconds since 1970. An operator who repairs the row by hand leaves this member and the next two ones out.
+    /// Milliseconds since 1970. This and the next two members are absent if an operator repaired the row by hand.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     since: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -98,11 +96,11 @@ enum RowState {
 
 const ROW_VERSION: u32 = 1;
 
-/// The gate has another epoch than the caller expects.
+/// The epoch of the gate is not the one that the caller expects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the gate has the epoch {epoch}")]
 pub struct UnexpectedEpoch {
-    /// The epoch that it has.
+    /// The current epoch.
     pub epoch: u64,
 }
 
@@ -120,7 +118,7 @@ impl Gate {
         Self { sync: Arc::clone(&store.sync), clock: Arc::clone(&store.clock), world: Arc::clone(world) }
     }
 
-    /// Returns why this process may not perform a scheduled release, if so.
+    /// Returns why this process may not perform a scheduled release; `None` if it may.
     pub fn untrusted_clock(&self) -> Option<UntrustedClock> {
         match self.clock.skew() {
             None => Some(UntrustedClock::NotCompared),
@@ -129,7 +127,7 @@ impl Gate {
         }
     }
 
-    /// Reads the gate.
+    /// Reads the value of the gate.
     ///
     /// # Errors
     /// [`StoreFault`]; treat the gate as held.
@@ -140,14 +138,14 @@ impl Gate {
     /// Reads the gate with its last change.
     ///
     /// # Errors
-    /// As [`Self::read`].
+    /// As for [`Self::read`].
     pub async fn read_record(&self) -> Result<GateRecord, StoreFault> {
         let stored = self.sync.get(NAME).await?;
         stored.map_or(Ok(GateRecord::UNSET), |stored| decode(&stored.value))
     }
 
-    /// Sets the state of the gate. If the gate already has this state, nothing is written: the epoch stays, and so does the
-    /// act that made the change.
+    /// Sets the state of the gate. If it already has this state, nothing is written, so the epoch and the recorded
+    /// author stay.
     ///
     /// # Errors
     /// [`StoreFault`]; the change may have been made. Repeating the call is safe.
@@ -155,11 +153,11 @@ impl Gate {
         self.change(act, |current| state_after(current, state)).await
     }
 
-    /// As [`Self::set`], but only while the gate has an epoch that is expected.
+    /// Like [`Self::set`], but only if the current epoch is expected.
     ///
     /// # Errors
-    /// As [`Self::set`]. [`UnexpectedEpoch`] when nothing was done; also if an earlier attempt of the same caller, whose outcome
-    /// it does not know, has changed the gate.
+    /// As for [`Self::set`]. [`UnexpectedEpoch`] if nothing was done, also when an earlier attempt of the same caller
+    /// with an unknown outcome has changed the gate.
     pub async fn set_if(
         &self,
         state: GateState,
@@ -173,39 +171,39 @@ impl Gate {
         .await
     }
 
-    /// Holds the gate if it was never changed; otherwise leaves it as it is.
+    /// Holds the gate if it was never changed.
     ///
     /// # Errors
-    /// As [`Self::set`].
+    /// As for [`Self::set`].
     pub async fn hold_if_unset(&self) -> Result<GateRecord, StoreFault> {
         self.hold_if_unset_by(&GateAct::of_start()).await
     }
 
-    /// Holds the gate by an act if it was never changed; otherwise leaves it as it is.
+    /// Like [`Self::hold_if_unset`], with the given author.
     ///
     /// # Errors
-    /// As [`Self::set`].
+    /// As for [`Self::set`].
     pub async fn hold_if_unset_by(&self, act: &GateAct) -> Result<GateRecord, StoreFault> {
         let choose = |current: Option<_>| current.is_none().then_some(GateState::Held { release_at: None });
         self.change(act, choose).await
     }
 
-    /// Holds the gate with an epoch that is `by` higher: processes that know a higher epoch than the stored one would
-    /// ignore the hold otherwise.
+    /// Holds the gate, and raises its epoch by `by`. Processes that know a higher epoch than the stored one would
+    /// otherwise ignore the hold.
     ///
     /// # Errors
-    /// As [`Self::set`]. Repeating the call raises the epoch again.
+    /// As for [`Self::set`]. Repeating the call raises the epoch again.
     pub async fn hold_ahead(&self, by: u64, act: &GateAct) -> Result<GateValue, StoreFault> {
         Ok(self.change_by(by, act, |_| Some(GateState::Held { release_at: None })).await?.value)
     }
 
-    /// Releases the gate if its scheduled release is due; otherwise leaves it as it is. A process whose clock differs from
-    /// that of the store ([`Self::untrusted_clock`]) releases nothing: its clock decides for all processes.
+    /// Releases the gate if its scheduled release is due. Does nothing if the clock of this process differs from the
+    /// store ([`Self::untrusted_clock`]), because the release takes effect in all processes.
     ///
     /// # Errors
-    /// As [`Self::set`].
+    /// As for [`Self::set`].
     pub async fn release_if_due(&self) -> Result<GateRecord, StoreFault> {
-        // After the read: its response shows the time of the store.
+        // Evaluated after the read, because its response contains the time of the store.
         let is_due =
             |current: GateValue| current.is_due(self.world.now()) && self.untrusted_clock().is_none();
         let choose = |current: Option<_>| current.is_some_and(is_due).then_some(GateState::Released);
@@ -230,7 +228,8 @@ impl Gate {
         Ok(record)
     }
 
-    /// `choose` returns the new state for the stored value, if any, and then the epoch grows by `epochs`; or it refuses.
+    /// `choose` returns the new state for the stored value, or `None` to keep it, or refuses. A new state raises the
+    /// epoch by `epochs`.
     async fn try_change<R: Send>(
         &self,
         epochs: u64,
@@ -254,12 +253,11 @@ impl Gate {
     }
 }
 
-/// Returns the new state, if the gate does not have it already.
+/// Returns the wanted state, unless the gate already has it.
 fn state_after(current: Option<GateValue>, wanted: GateState) -> Option<GateState> {
     (current.unwrap_or(GateRecord::UNSET.value).state != wanted).then_some(wanted)
 }
 
-/// Encodes the gate as a stored value.
 pub(crate) fn encode(gate: &GateRecord) -> String {
     let GateRecord { value: GateValue { epoch, state }, since, by, reason } = gate.clone();
     let (state, release_at) = match state {
@@ -271,7 +269,6 @@ pub(crate) fn encode(gate: &GateRecord) -> String {
     serde_json::to_string(&row).expect("numbers and texts can always be written as JSON")
 }
 
-/// Decodes a stored value.
 pub(crate) fn decode(value: &str) -> Result<GateRecord, StoreFault> {
     let doing = "reading the gate";
     let row: Row =

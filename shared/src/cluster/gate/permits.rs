@@ -1,9 +1,9 @@
-//! Permits to post. Every commit of new outcomes has one, whichever path it takes: that of a request that waits, of a queued
-//! message, or of items of a batch.
+//! Permits to post. Every commit of new outcomes needs one, whether it comes from a waiting request, a queued message
+//! or the items of a batch.
 //!
-//! There are none while the gate is held, and none while the others do not find this process in the registry: who holds the gate
-//! waits only for the processes that are found there. What was read before this process could be found may be older than a hold
-//! that was not sent to it, so it does not count.
+//! No permits are given while the gate is held, or while this process is not listed in the registry: a hold waits only
+//! for listed processes. A value read before this process was listed may predate a hold that was not sent to it, so it
+//! does not count.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,23 +20,22 @@ use crate::domain::time::Timestamp;
 use crate::ports::process_registry::RegisteredProcess;
 use crate::ports::world::World;
 
-/// The value of the gate, as this process knows it, and the permits in use.
+/// The gate as this process knows it, and the permits in use.
 pub struct GatePermits {
     registration: Arc<Registration>,
     world: Arc<dyn World>,
-    /// `None` before it was read, and while it cannot be decoded: then the gate counts as held.
+    /// `None` until it is read, and while it cannot be decoded. The gate then counts as held.
     known: watch::Sender<Option<GateValue>>,
-    /// The time of its last change.
     since: Mutex<Option<Timestamp>>,
-    /// How often the value was forgotten. A read that began before is not applied.
+    /// How often the value was forgotten. Reads that began before the last time are not applied.
     forgotten: AtomicU64,
     in_use: Arc<watch::Sender<usize>>,
-    /// Work in progress, which will ask for permits.
+    /// Work in progress, which will request permits.
     working: Arc<watch::Sender<usize>>,
 }
 
 impl GatePermits {
-    /// The permits of a process that has not read the gate.
+    /// Creates the permits of a process that has not read the gate.
     pub fn new(registration: Arc<Registration>, world: Arc<dyn World>) -> Self {
         Self {
             registration,
@@ -49,11 +48,11 @@ impl GatePermits {
         }
     }
 
-    /// Records that the registry has the entry of this process, until a time on the clock of [`World::uptime`]. If the others
-    /// did not find this process before, the gate counts as held until it is read again.
+    /// Records that the registry lists this process until a time on the clock of [`World::uptime`]. If it was not
+    /// listed before, the gate counts as held until it is read again.
     pub fn register(&self, entry: &RegisteredProcess, until: Duration) {
         let now = self.world.uptime();
-        // In one step: no permit is given between the two for what was known before.
+        // One step, so that no permit is given in between for a value that was known before.
         self.known.send_if_modified(|known| {
             let is_interrupted = !self.registration.is_listed(now);
             if is_interrupted {
@@ -64,31 +63,31 @@ impl GatePermits {
         });
     }
 
-    /// Returns the value that was read last.
+    /// Returns the last value read.
     pub fn known(&self) -> Option<GateValue> {
         *self.known.borrow()
     }
 
-    /// Returns the time of the last change of the value that was read last, by the clock of the process that made it; `None` if
-    /// the gate was never changed, or not by a version that records it.
+    /// Returns the time of the last change of the known value, on the clock of the process that made it; `None` if the
+    /// gate was never changed, or by a version that did not record the time.
     pub fn since(&self) -> Option<Timestamp> {
         *self.since.lock()
     }
 
-    /// Returns a receiver of the values that are read.
+    /// Subscribes to the values that are read.
     pub fn subscribe(&self) -> watch::Receiver<Option<GateValue>> {
         self.known.subscribe()
     }
 
-    /// Returns whether permits are given: the gate is known to be released, and the others find this process.
+    /// Returns whether permits are given: the gate is known to be released, and the registry lists this process.
     pub fn is_open(&self) -> bool {
-        // Not changed between the two checks, see `register`.
+        // `register` cannot change either between the two checks.
         let known = self.known.borrow();
         matches!(*known, Some(GateValue { state: GateState::Released, .. }))
             && self.registration.is_listed(self.world.uptime())
     }
 
-    /// Returns the epoch that this process applies; zero before the first epoch, and before the first read.
+    /// Returns the epoch that this process applies; zero before the first epoch or the first read.
     pub fn epoch(&self) -> u64 {
         self.known().map_or(0, |value| value.epoch)
     }
@@ -96,25 +95,25 @@ impl GatePermits {
     /// Returns a permit; `None` unless [`Self::is_open`]. Keep the permit until nothing more is received or written
     /// under it.
     pub fn enter(&self) -> Option<GatePermit> {
-        // Counted before the check: a hold in between either waits for this permit, or is visible to the check.
+        // Counted before the check, so that a concurrent hold either waits for this permit or is visible to the check.
         let permit = GatePermit { _counted: Counted::begin(&self.in_use) };
         self.is_open().then_some(permit)
     }
 
-    /// Records that work is in progress, which takes permits one after the other. It has no influence on the gate; but the
-    /// process stays in the registry until it has ended ([`Self::until_idle`]), so that a hold is sent to it.
+    /// Records work in progress, which takes permits one by one. It does not affect the gate, but keeps the process in
+    /// the registry until it ends ([`Self::until_idle`]), so that a hold is sent to it.
     pub fn begin_work(&self) -> WorkInProgress {
         WorkInProgress { _counted: Counted::begin(&self.working) }
     }
 
-    /// Returns the start of a read of the gate, for [`Self::apply`].
+    /// Marks the start of a read of the gate, for [`Self::apply`].
     pub fn begin_read(&self) -> GateRead {
         GateRead { forgotten: self.forgotten.load(Ordering::SeqCst) }
     }
 
-    /// Applies a value that was read. Returns whether it is newer: reads may complete out of order, and an older value
-    /// never replaces a newer one. A read that began before [`Self::forget`] may be older than what was forgotten, so it
-    /// is not applied.
+    /// Applies a value that was read, and returns whether it is newer. Reads may complete out of order, and an older
+    /// value never replaces a newer one. A read that began before [`Self::forget`] is not applied, because it may be
+    /// older than the forgotten value.
     pub fn apply(&self, read: &GateRead, record: &GateRecord) -> bool {
         let value = record.value;
         self.known.send_if_modified(|known| {
@@ -128,7 +127,7 @@ impl GatePermits {
         })
     }
 
-    /// Counts the gate as held until it is read again.
+    /// Forgets the value. The gate counts as held until it is read again.
     pub fn forget(&self) {
         self.known.send_modify(|known| self.forget_value(known));
     }
@@ -139,14 +138,14 @@ impl GatePermits {
         *self.since.lock() = None;
     }
 
-    /// Returns when no permit is in use.
+    /// Completes when no permit is in use.
     pub async fn until_unused(&self) {
         until_none(&self.in_use).await;
     }
 
-    /// Returns when no work is in progress and no permit is in use. The caller makes sure that none begins meanwhile.
+    /// Completes when no work is in progress and no permit is in use. The caller must prevent new work meanwhile.
     pub async fn until_idle(&self) {
-        // Work begins while its message is received, which needs a permit.
+        // Work begins while its message is received, under a permit.
         until_none(&self.in_use).await;
         until_none(&self.working).await;
         until_none(&self.in_use).await;
@@ -189,7 +188,7 @@ impl Counted {
 
 async fn until_none(count: &watch::Sender<usize>) {
     let mut count = count.subscribe();
-    // The sender exists as long as its owner, who waits here.
+    // The sender lives as long as its owner, which waits here.
     let _none = count.wait_for(|count| *count == 0).await;
 }
 
@@ -216,7 +215,7 @@ mod tests {
         assert!(permits.apply(&permits.begin_read(), record));
     }
 
-    /// A process that is not registered.
+    /// Creates the permits of a process that is not registered.
     fn unregistered() -> (GatePermits, Arc<Registration>, Arc<TestWorld>) {
         let (registration, world) = (Arc::<Registration>::default(), Arc::new(TestWorld::new(1)));
         (GatePermits::new(Arc::clone(&registration), world.clone()), registration, world)

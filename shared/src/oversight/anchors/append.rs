@@ -1,4 +1,4 @@
-//! Makes an anchor at once, with a walk over all rows at full speed.
+//! Makes an anchor immediately, with a full-speed walk over all rows.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use crate::ports::archive::RowContent;
 use crate::ports::fault::StoreFault;
 use crate::ports::world::World;
 
-/// Collects the leaves of all accounts, signs them and appends the anchor. Accounts whose rows cannot be read have no leaf.
+/// Collects the leaves of all accounts, signs them and appends the anchor. Accounts with unreadable rows get no leaf.
 ///
 /// # Errors
-/// [`StoreFault`] when the store cannot be read or written. An anchor may be appended, or may still be.
+/// [`StoreFault`] when the store cannot be read or written. The anchor may have been appended, or may still be.
 pub async fn append(
     store: &Store,
     world: &Arc<dyn World>,

@@ -1,5 +1,5 @@
-//! Encoding of an anchor as a record. The id is the sequence, subtracted from the largest number: so the last anchor is the
-//! first of a listing.
+//! The JSON encoding of an anchor. The record id is the sequence subtracted from `u64::MAX`, so that a listing starts
+//! with the last anchor.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,21 +9,21 @@ use crate::domain::anchor::{Statement, UnreadableStatement};
 /// The version that this program writes, and the only one that it reads.
 const VERSION: u32 = 1;
 
-/// An anchor as it is stored.
+/// A stored anchor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredAnchor {
-    /// The statement.
+    /// The signed statement, decoded.
     pub statement: Statement,
-    /// Its text with the signature.
+    /// The text of the statement, with its signature.
     pub signed: SignedAnchor,
-    /// The id of the list of its leaves.
+    /// The id of its list of leaves.
     pub list: String,
 }
 
-/// Error for a record that is not an anchor.
+/// Why a record cannot be decoded as an anchor.
 #[derive(Debug, thiserror::Error)]
 pub enum UnreadableAnchor {
-    /// The id is not that of a sequence.
+    /// The record id does not encode a sequence.
     #[error("{0:?} is not the id of an anchor")]
     Id(String),
     /// The text is not the expected JSON.
@@ -35,7 +35,7 @@ pub enum UnreadableAnchor {
     /// The statement cannot be read.
     #[error("the statement cannot be read")]
     Statement(#[source] UnreadableStatement),
-    /// The statement is that of another anchor.
+    /// The statement belongs to another anchor.
     #[error("the statement is that of anchor {0}")]
     Sequence(u64),
 }
@@ -48,7 +48,7 @@ struct Body {
     anchor: SignedAnchor,
 }
 
-/// Returns the id of the record of an anchor.
+/// Returns the record id of an anchor.
 pub(super) fn id(sequence: u64) -> String {
     format!("{:020}", u64::MAX.saturating_sub(sequence))
 }
@@ -63,7 +63,7 @@ pub(super) fn encode(signed: &SignedAnchor, list: &str) -> String {
     serde_json::to_string(&body).expect("strings and numbers always serialize to JSON")
 }
 
-/// Decodes an anchor, without any check of its signature.
+/// Decodes an anchor without verifying its signature.
 pub(super) fn decode(id: &str, text: &str) -> Result<StoredAnchor, UnreadableAnchor> {
     let sequence = sequence(id).ok_or_else(|| UnreadableAnchor::Id(id.to_owned()))?;
     let Body { v, list, anchor: signed } = serde_json::from_str(text).map_err(UnreadableAnchor::Json)?;

@@ -1,7 +1,7 @@
-//! Writes anchors as files, so that they are kept outside of the store.
+//! Writes anchors as files, so that copies exist outside the store.
 //!
-//! `anchor-000017.json` contains an anchor as one line of JSON, and `anchor-000017.leaves` the leaves without compression.
-//! Each file appears at once and complete, the one with the anchor last. Only the user of the process can read them.
+//! `anchor-000017.json` contains an anchor as one line of JSON, and `anchor-000017.leaves` its uncompressed leaves.
+//! Each file appears complete, and the file with the anchor appears last. Only the user of the process can read them.
 
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -16,13 +16,13 @@ use crate::domain::anchor::encode_leaves;
 use crate::files::{NewFile, read_regular};
 use crate::ports::fault::StoreFault;
 
-/// Number of digits of the hash in the name of a file whose usual name belongs to an anchor that a restore gave up.
+/// Number of hash digits in a file name whose usual form is taken by an anchor that a restore discarded.
 const HASH_DIGITS: usize = 8;
 
-/// Maximum size of the file of an anchor, in bytes: more than any has.
+/// Maximum size of an anchor file in bytes, larger than any real anchor.
 const ANCHOR_BYTES_MAX: u64 = 1 << 20;
 
-/// The files cannot be written.
+/// Why the files cannot be written.
 #[derive(Debug, thiserror::Error)]
 pub enum FolderFault {
     /// The store cannot be read.
@@ -42,20 +42,20 @@ pub enum FolderFault {
     },
 }
 
-/// A folder that contains the anchors.
+/// A folder with anchor files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AnchorFolder(PathBuf);
 
 impl AnchorFolder {
-    /// Uses this folder. It must exist.
+    /// Uses an existing folder.
     pub const fn new(path: PathBuf) -> Self {
         Self(path)
     }
 
-    /// Writes those of the last anchors whose files are missing, if their leaves are still kept.
+    /// Writes the missing files of recent anchors whose leaves are still kept.
     ///
     /// # Errors
-    /// [`FolderFault`] at the first file that cannot be written. A later call writes what is missing then.
+    /// [`FolderFault`] for the first file that cannot be written. A later call writes the missing files.
     pub async fn write_missing(&self, log: &AnchorLog, lists: &LeafLists) -> Result<(), FolderFault> {
         let mut last = log.list(None, LISTS_KEPT).await?;
         last.reverse();
@@ -108,7 +108,7 @@ impl AnchorFolder {
 
 /// Returns the content of a file; `None` if it does not exist.
 async fn read(path: PathBuf) -> io::Result<Option<Vec<u8>>> {
-    // A file of another size is another one.
+    // A file that is too large cannot be the expected one.
     let read = move || match read_regular(&path, ANCHOR_BYTES_MAX) {
         Ok(content) => Ok(Some(content)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -118,7 +118,6 @@ async fn read(path: PathBuf) -> io::Result<Option<Vec<u8>>> {
     spawn_blocking(read).await.map_err(io::Error::other)?
 }
 
-/// A file that gets its name when it is complete.
 struct AnchorFile {
     path: PathBuf,
     file: NewFile,

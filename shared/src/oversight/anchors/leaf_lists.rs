@@ -1,6 +1,6 @@
-//! The lists of leaves, as records with some thousand leaves each.
+//! Lists of leaves, stored as records of up to [`PART_LEAVES_MAX`] leaves.
 //!
-//! The id of a list begins with the time when it was begun, so that old lists are found first.
+//! The id of a list starts with its start time, so that a listing starts with the oldest lists.
 
 use std::sync::Arc;
 
@@ -21,37 +21,37 @@ use crate::ports::records::{Collection, RECORD_BODY_BYTES_MAX, Record};
 use crate::ports::sync_store::Swapped;
 use crate::ports::world::World;
 
-/// Maximum number of leaves of a part.
+/// Maximum number of leaves in a part.
 pub const PART_LEAVES_MAX: usize = 4000;
-/// Maximum number of bytes of the leaves of a part.
+/// Maximum uncompressed size of a part, in bytes.
 const PART_BYTES_MAX: usize = PART_LEAVES_MAX.saturating_mul(LEAF_BYTES);
 const COMPRESSION_LEVEL: i32 = 3;
-/// Number of parts that are read at once to find those of old lists.
+/// Number of parts in one listing when old lists are removed.
 const REMOVED_AT_ONCE: usize = 2;
 
-// Base64 has four characters for three bytes. Incompressible content grows by less than a hundredth.
+// Base64 uses four characters for three bytes. Incompressible content grows by less than one percent.
 const _: () =
     assert!(PART_BYTES_MAX.div_ceil(3) * 4 < RECORD_BODY_BYTES_MAX / 100 * 99, "a part fits a record");
 
-/// A list that is being written, as far as it was.
+/// The progress of a list that is being written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListProgress {
     /// The id of the list.
     pub id: String,
-    /// The time when it was begun, in milliseconds since 1970.
+    /// The start time, in milliseconds since 1970.
     pub began_at: i64,
-    /// The sequence of the last anchor at that time; 0 if there was none. Its leaves are all older.
+    /// The sequence of the last anchor at the start; 0 if there was none. All of its leaves are older.
     pub after: u64,
-    /// Number of parts.
+    /// Number of parts written.
     pub parts: u32,
-    /// Number of leaves.
+    /// Number of leaves written.
     pub count: u64,
-    /// Digest of the parts, in hexadecimal digits.
+    /// Digest of the parts written, in hexadecimal.
     pub digest: String,
 }
 
 impl ListProgress {
-    /// Begins a list, after the anchor with this sequence.
+    /// Starts a list after the anchor with this sequence.
     pub fn begin(after: u64, now: Timestamp, nonce: Nonce) -> Self {
         let (id, digest) =
             (format!("{:014}-{}", now.unix_ms().max(0), nonce.simple()), Hash::ZERO.to_string());
@@ -59,27 +59,27 @@ impl ListProgress {
     }
 
     fn add(&mut self, leaves: &[Leaf], encoded: &[u8]) {
-        // A digest that is not one cannot become one that is found again.
+        // An invalid digest results in another digest that does not match the parts either.
         let before = Hash::parse(&self.digest).unwrap_or(Hash::ZERO);
         self.digest = before.with_part(encoded).to_string();
         self.parts = self.parts.saturating_add(1);
         self.count = self.count.saturating_add(u64::try_from(leaves.len()).unwrap_or(u64::MAX));
     }
 
-    /// Returns whether a list that was read is the one that was written.
+    /// Returns whether a list that was read equals the list that was written.
     pub(super) fn is(&self, read: &LeavesStatement) -> bool {
         let LeavesStatement { count, root: _, digest, parts } = read;
         (self.count, self.parts, &self.digest) == (*count, *parts, &digest.to_string())
     }
 }
 
-/// A list cannot be read.
+/// Why a list cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ListFault {
     /// The store cannot be read.
     #[error(transparent)]
     Store(#[from] StoreFault),
-    /// Parts are missing, or are not those of a list.
+    /// Parts are missing, or do not form a list.
     #[error("{0}")]
     Unprovable(String),
 }
@@ -91,7 +91,7 @@ pub struct LeafLists {
 }
 
 impl LeafLists {
-    /// Returns the lists of a store.
+    /// Returns a handle to the lists of a store.
     pub fn new(store: &Store, world: &Arc<dyn World>) -> Self {
         Self::over(RepeatedRecords::new(&store.records, world))
     }
@@ -100,11 +100,10 @@ impl LeafLists {
         Self { records }
     }
 
-    /// Writes the next part of a list. It replaces a part that another process has written after the list was saved up to
-    /// here.
+    /// Writes the next part of a list. Overwrites a part that another process wrote from the same saved progress.
     ///
     /// # Errors
-    /// [`StoreFault`]: the part may be written, or may still be. The list has not grown, and the part can be written again.
+    /// [`StoreFault`]; the part may have been written, or may still be. `list` is unchanged, and the call can be repeated.
     pub async fn append_part(&self, list: &mut ListProgress, leaves: &[Leaf]) -> Result<(), StoreFault> {
         assert!(leaves.len() <= PART_LEAVES_MAX, "a part has {} leaves", leaves.len());
         let encoded = encode_leaves(leaves);
@@ -129,7 +128,7 @@ impl LeafLists {
     /// Reads a part.
     ///
     /// # Errors
-    /// [`ListFault`] when it is missing, or cannot be read.
+    /// [`ListFault`] when the part is missing or cannot be read.
     pub async fn read_part(&self, list: &str, index: u32) -> Result<Vec<Leaf>, ListFault> {
         let id = part_id(list, index);
         let unprovable = |why: &str| ListFault::Unprovable(format!("part {index} of the list {list} {why}"));
@@ -154,7 +153,7 @@ impl LeafLists {
         Ok(found.is_some())
     }
 
-    /// Copies a part into another store, which does not have it. Returns why it cannot be copied: it was removed.
+    /// Copies a part into another store that does not have it. Returns a [`ListFault`] if the part was removed meanwhile.
     ///
     /// # Errors
     /// [`StoreFault`] when a store cannot be used.
@@ -170,12 +169,12 @@ impl LeafLists {
             return Ok(Err(ListFault::Unprovable(format!("part {index} of the list {list} is missing"))));
         };
         let (id, text) = (id.as_str(), found.value.as_str());
-        // A conflict means that an earlier attempt has written it.
+        // A conflict means that an earlier attempt wrote the part.
         let saved = to.records.repeat(|records| records.save(Collection::AnchorLeaves, id, text, None));
         Ok(Ok(saved.await.map(drop)?))
     }
 
-    /// Reads a list from its first part on.
+    /// Reads a list from its first part.
     pub fn read(&self, list: &str, parts: u32) -> ListReader {
         let tree = MerkleTree::default();
         let (lists, list) = (self.clone(), list.to_owned());
@@ -185,15 +184,15 @@ impl LeafLists {
     /// Removes a list.
     ///
     /// # Errors
-    /// [`StoreFault`] when parts of it may be left.
+    /// [`StoreFault`]; some of its parts may remain.
     pub async fn remove(&self, list: &str) -> Result<(), StoreFault> {
         self.remove_while(&format!("{list}-"), |_| true).await
     }
 
-    /// Removes all lists that were begun before the one with this id.
+    /// Removes all lists that are older than the list with this id.
     ///
     /// # Errors
-    /// [`StoreFault`] when parts of them may be left.
+    /// [`StoreFault`]; some of their parts may remain.
     pub async fn remove_before(&self, list: &str) -> Result<(), StoreFault> {
         self.remove_while("", |id| id < list).await
     }
@@ -221,7 +220,7 @@ fn part_id(list: &str, index: u32) -> String {
     format!("{list}-{index:08}")
 }
 
-/// Reads the parts of a list one after the other, and computes what an anchor states about the list.
+/// Reads the parts of a list in order, and computes the statement about them.
 pub struct ListReader {
     lists: LeafLists,
     list: String,
@@ -236,7 +235,7 @@ impl ListReader {
     /// Returns the leaves of the next part; `None` at the end.
     ///
     /// # Errors
-    /// [`ListFault`] when the part is missing, or is not the next one of a list in order.
+    /// [`ListFault`] when the part is missing, or its leaves are not in order.
     pub async fn next_part(&mut self) -> Result<Option<Vec<Leaf>>, ListFault> {
         if self.next >= self.parts {
             return Ok(None);
@@ -256,7 +255,7 @@ impl ListReader {
         Ok(Some(leaves))
     }
 
-    /// Returns what an anchor states about the parts that were read.
+    /// Returns the statement about the parts that were read.
     pub fn statement(self) -> LeavesStatement {
         let count = self.tree.count();
         LeavesStatement { count, root: self.tree.root(), digest: self.digest, parts: self.next }

@@ -1,4 +1,4 @@
-//! The anchors as records: appended one after the other, never changed.
+//! The anchors as records, which are appended one after the other and never changed.
 
 use std::sync::Arc;
 
@@ -12,14 +12,14 @@ use crate::ports::records::{Collection, Record};
 use crate::ports::sync_store::Swapped;
 use crate::ports::world::World;
 
-/// A record of an anchor, also one that cannot be read.
+/// The record of an anchor, which may be unreadable.
 #[derive(Debug)]
 pub struct StoredAnchorRow {
     /// The id of the record.
     pub id: String,
-    /// Its sequence, if the id is valid.
+    /// The sequence, if the id is valid.
     pub sequence: Option<u64>,
-    /// The anchor, without any check of its signature.
+    /// The anchor; its signature is not verified.
     pub anchor: Result<StoredAnchor, UnreadableAnchor>,
 }
 
@@ -30,7 +30,7 @@ pub struct AnchorLog {
 }
 
 impl AnchorLog {
-    /// Returns the anchors of a store. Reads are not repeated.
+    /// Returns a handle to the anchors of a store. Failed operations are not retried.
     pub fn new(store: &Store, world: &Arc<dyn World>) -> Self {
         Self::over(RepeatedRecords::new(&store.records, world).once())
     }
@@ -42,15 +42,15 @@ impl AnchorLog {
     /// Returns the last anchor; `None` if there is none.
     ///
     /// # Errors
-    /// [`StoreFault`] when it cannot be read.
+    /// [`StoreFault`] when the anchor cannot be read.
     pub async fn last(&self) -> Result<Option<StoredAnchor>, StoreFault> {
         Ok(self.list(None, 1).await?.pop())
     }
 
-    /// Returns anchors before a sequence, the last one first, at most `limit`. Fewer are returned only at the end.
+    /// Returns at most `limit` anchors before a sequence, newest first. A shorter list means that none follow.
     ///
     /// # Errors
-    /// [`StoreFault`] when they cannot be read.
+    /// [`StoreFault`] when the anchors cannot be read.
     pub async fn list(&self, before: Option<u64>, limit: usize) -> Result<Vec<StoredAnchor>, StoreFault> {
         let rows = self.list_stored(before.map(body::id).as_deref(), limit).await?;
         let corrupt =
@@ -58,11 +58,11 @@ impl AnchorLog {
         rows.into_iter().map(|row| row.anchor.map_err(corrupt)).collect()
     }
 
-    /// Returns anchors after the one with an id, the last one first, at most `limit`, including those that cannot be read.
-    /// Fewer are returned only at the end.
+    /// Returns at most `limit` anchors after a record id, newest first, including unreadable ones. A shorter list means
+    /// that none follow.
     ///
     /// # Errors
-    /// [`StoreFault`] when they cannot be read.
+    /// [`StoreFault`] when the records cannot be read.
     pub async fn list_stored(
         &self,
         after: Option<&str>,
@@ -80,14 +80,14 @@ impl AnchorLog {
         Ok(listed.await?.into_iter().map(row).collect())
     }
 
-    /// Inserts an anchor. Returns false if another one has its sequence.
+    /// Inserts an anchor. Returns `false` if its sequence is taken.
     ///
     /// # Errors
-    /// [`StoreFault`]: it may be inserted, or may still be.
+    /// [`StoreFault`]; the anchor may have been inserted, or may still be.
     pub(super) async fn append(&self, anchor: &StoredAnchor) -> Result<bool, StoreFault> {
         let (id, text) = (body::id(anchor.statement.sequence), body::encode(&anchor.signed, &anchor.list));
         let (id, text) = (id.as_str(), text.as_str());
-        // The record contains everything that distinguishes its author, so a repetition finds its own record.
+        // The text differs between processes, so a retry recognizes the record of its first attempt.
         let saved = self.records.repeat(|records| records.save(Collection::Anchors, id, text, None)).await?;
         if matches!(saved, Swapped::Done(_)) {
             return Ok(true);

@@ -1,15 +1,16 @@
 //! The anchors of a store ([`crate::domain::anchor`]), and the lists of their leaves.
 //!
-//! 1. **Collection.** The leaves are collected in the order of the accounts, and written in parts ([`LeafLists`]). A part
-//!    can be written again until the list is signed.
-//! 2. **Signature.** All parts are read again, and compared with what was written and with the list of the anchor before
-//!    ([`AnchorSigner`]). Only a process with the key does this.
-//! 3. **Append.** The anchor is inserted with the next sequence if it is free ([`AnchorLog`]), so that there is one chain.
-//! 4. **Distribution.** The anchor is given out: by the API, by a command, and as a file ([`AnchorFolder`]). Only copies
-//!    outside of the store prove anything.
+//! 1. **Collection.** The leaves are collected in account order and written in parts ([`LeafLists`]). A part can be
+//!    written again until the list is signed.
+//! 2. **Signature.** All parts are read again, and compared with the written digest and with the list of the previous
+//!    anchor ([`AnchorSigner`]). This requires the signing key.
+//! 3. **Append.** The anchor is inserted with the next sequence if that is free ([`AnchorLog`]), so that there is one
+//!    chain.
+//! 4. **Distribution.** The anchor is published by the API, by a command, and as a file ([`AnchorFolder`]). Only copies
+//!    outside the store prove anything.
 //!
-//! Anchors are kept for ever, and the lists of the last [`LISTS_KEPT`]. [`append()`] does all of it at once. [`prove()`] shows
-//! that the last one covers one decision.
+//! Anchors are kept forever, and the lists of the last [`LISTS_KEPT`]. [`append()`] performs all steps at once.
+//! [`prove()`] proves that the last anchor covers a decision.
 
 mod append;
 mod body;

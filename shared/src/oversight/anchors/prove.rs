@@ -1,4 +1,4 @@
-//! Makes the proof that the last anchor covers the decision about one transaction.
+//! Creates the proof that the last anchor covers the decision about a transaction.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::ports::Store;
 use crate::ports::fault::StoreFault;
 use crate::ports::world::World;
 
-/// The reason why there is no proof.
+/// Why a decision cannot be proven.
 #[derive(Debug, thiserror::Error)]
 pub enum NotProven {
     /// The store cannot be read.
@@ -24,7 +24,7 @@ pub enum NotProven {
     /// The leaves of the last anchor cannot be read.
     #[error("the leaves of the last anchor cannot be read")]
     List(#[from] ListFault),
-    /// There is no such transaction.
+    /// The transaction does not exist.
     #[error("there is no such transaction")]
     Unknown,
     /// The transaction is not final.
@@ -44,7 +44,7 @@ pub enum NotProven {
     Contradiction(#[from] NotIncluded),
 }
 
-/// Proves the decision about a transaction by the last anchor. Reads the list of its leaves and the journal of the account.
+/// Proves the decision about a transaction with the last anchor. Reads its list of leaves and the journal of the account.
 ///
 /// # Errors
 /// [`NotProven`]
@@ -69,7 +69,6 @@ pub async fn prove(
     Ok(InclusionProof::new(transaction, &pages, &place, anchor.signed)?)
 }
 
-/// Returns the version of the account after the decision.
 async fn version(store: &Store, key: &TransactionKey, outcome: &Outcome) -> Result<u64, NotProven> {
     match outcome {
         Outcome::Rejected { version, .. } => version.ok_or(NotProven::NoAccount),
@@ -80,7 +79,8 @@ async fn version(store: &Store, key: &TransactionKey, outcome: &Outcome) -> Resu
     }
 }
 
-/// Reads the list once. Returns the place of the leaf of an account, the leaf, and its path; `None` if there is no such leaf.
+/// Reads the list once. Returns the index of the leaf of an account, the leaf and its path; `None` if there is no such
+/// leaf.
 async fn find(
     lists: &LeafLists,
     anchor: &StoredAnchor,

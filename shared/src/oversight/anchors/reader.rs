@@ -1,4 +1,4 @@
-//! Access to the records of anchors: repeats operations while the store is unavailable, and counts them.
+//! Access to the records of anchors, which retries operations while the store is unavailable, and counts them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,22 +25,22 @@ impl RepeatedRecords {
         Self { records, world, operations: Arc::default(), policy: AUDIT_READ }
     }
 
-    /// Does each operation once, for callers that repeat it, or that do not wait.
+    /// Disables retries, for callers that retry themselves or do not wait.
     pub(super) fn once(self) -> Self {
         Self { policy: RetryPolicy { attempts: 1, ..AUDIT_READ }, ..self }
     }
 
-    /// Returns the number of operations since the last call.
+    /// Returns the number of operations since the previous call.
     pub(super) fn take_operations(&self) -> u64 {
         self.operations.swap(0, Ordering::Relaxed)
     }
 
-    /// Counts operations that were done in another way.
+    /// Adds operations that bypassed this access.
     pub(super) fn add_operations(&self, count: u64) {
         self.operations.fetch_add(count, Ordering::Relaxed);
     }
 
-    /// Does an operation that has the same effect if it is repeated.
+    /// Runs an idempotent operation, with retries.
     pub(super) async fn repeat<'a, T>(
         &'a self,
         mut operation: impl FnMut(&'a dyn Records) -> BoxFuture<'a, Result<T, StoreFault>> + Send,

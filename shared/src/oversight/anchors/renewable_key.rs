@@ -1,4 +1,4 @@
-//! The key of a process that makes anchors, which can be replaced while the process runs.
+//! The signing key of anchors, which can be replaced while the process runs.
 
 use std::sync::Arc;
 
@@ -6,17 +6,17 @@ use parking_lot::RwLock;
 
 use crate::domain::anchor::signed::AnchorKey;
 
-/// The key in use. A clone is the same value.
+/// The key in use. Clones share it.
 #[derive(Debug, Clone)]
 pub struct RenewableKey(Arc<RwLock<AnchorKey>>);
 
 impl RenewableKey {
-    /// Returns the present key.
+    /// Returns the current key.
     pub fn get(&self) -> AnchorKey {
         self.0.read().clone()
     }
 
-    /// Signs with this key from now on.
+    /// Replaces the key for all later signatures.
     pub fn replace(&self, key: AnchorKey) {
         *self.0.write() = key;
     }

@@ -1,4 +1,4 @@
-//! Signs a list of leaves that was collected.
+//! Signs a collected list of leaves.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,11 +18,11 @@ use crate::ports::Store;
 use crate::ports::fault::{StoreFault, chain};
 use crate::ports::world::{World, WorldExt as _};
 
-/// Shortest time from an anchor to the next one that a round makes.
+/// Minimum time between two anchors that rounds make.
 const INTERVAL: Duration = Duration::from_secs(24 * 3600);
-/// Maximum number of contradictions that are listed.
+/// Maximum number of contradictions that are reported in detail.
 const CONTRADICTIONS_MAX: usize = 20;
-/// Number of operations that find the last row of the audit trail.
+/// Number of store operations that find the last row of the audit trail.
 const AUDIT_OPERATIONS: u64 = 2;
 
 /// Why an anchor is made.
@@ -30,11 +30,11 @@ const AUDIT_OPERATIONS: u64 = 2;
 pub enum Occasion {
     /// A round of the scrubber, or a command.
     Round,
-    /// The store was replaced by an earlier state.
+    /// The store was replaced by an earlier state of it.
     Restore,
 }
 
-/// An account that is not in the state of the last anchor, or a later one.
+/// An account whose state is older than in the last anchor, or differs from it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Contradiction {
     /// The account.
@@ -50,24 +50,25 @@ pub struct Contradiction {
 pub struct Signing {
     /// Whether an anchor was appended.
     pub outcome: SigningOutcome,
-    /// Why the list was not compared with that of the last anchor, which is missing or was changed.
+    /// Why the list was not compared with the list of the last anchor: that list is missing or was changed.
     pub not_compared: Option<String>,
 }
 
 /// Whether an anchor was appended.
 #[derive(Debug)]
 pub enum SigningOutcome {
-    /// It was.
+    /// The anchor was appended.
     Appended(Box<StoredAnchor>),
-    /// The store contradicts the last anchor. Nothing was signed. At most 20 are listed, and all counted.
+    /// The store contradicts the last anchor. Nothing was signed. Contains at most 20 contradictions, and their total
+    /// number.
     Contradicted(Vec<Contradiction>, u64),
-    /// The list is not the one that was written, for this reason. Nothing was signed.
+    /// The list differs from the list that was written, for this reason. Nothing was signed.
     Changed(String),
-    /// Another process has appended an anchor.
+    /// Another process appended an anchor.
     Overtaken,
 }
 
-/// Makes the anchors of one store.
+/// Makes the anchors of a store.
 pub struct AnchorSigner {
     key: RenewableKey,
     records: RepeatedRecords,
@@ -101,12 +102,12 @@ impl AnchorSigner {
         &self.lists
     }
 
-    /// Returns the number of storage operations since the last call.
+    /// Returns the number of storage operations since the previous call.
     pub fn take_operations(&self) -> u64 {
         self.records.take_operations()
     }
 
-    /// Begins a list if an anchor is due.
+    /// Starts a list if an anchor is due.
     ///
     /// # Errors
     /// [`StoreFault`] when the last anchor cannot be read.
@@ -116,7 +117,7 @@ impl AnchorSigner {
         Ok(is_due.then(|| self.begin_after(last.as_ref())))
     }
 
-    /// Begins a list.
+    /// Starts a list.
     ///
     /// # Errors
     /// [`StoreFault`] when the last anchor cannot be read.
@@ -131,16 +132,16 @@ impl AnchorSigner {
 
     /// Signs a list and appends the anchor.
     ///
-    /// After a restore, an anchor that the store contradicts is one to which it has not returned: then the list is compared
-    /// with the anchor before it.
+    /// A restore may have returned the store to a state before the last anchors. If the store then contradicts an
+    /// anchor, the list is compared with the anchor before it.
     ///
     /// # Errors
-    /// [`StoreFault`]: the anchor may be appended, or may still be.
+    /// [`StoreFault`]; the anchor may have been appended, or may still be.
     pub async fn sign(&self, list: &ListProgress, occasion: Occasion) -> Result<Signing, StoreFault> {
         let anchors = self.log.list(None, LISTS_KEPT).await?;
         let last = anchors.first();
         if sequence(last) != list.after {
-            // Its leaves can be newer than those of the list.
+            // The leaves of the last anchor can be newer than the leaves of the list.
             return Ok(Signing { outcome: SigningOutcome::Overtaken, not_compared: None });
         }
         let mut compared = match occasion {
@@ -232,7 +233,7 @@ impl AnchorSigner {
             Occasion::Round => AnchorKind::Round,
             Occasion::Restore => AnchorKind::Restore { returned_to },
         };
-        // Clocks differ, and which anchors a restore gives up depends on the order of these times.
+        // Strictly increasing although clocks differ: the order of these times decides which anchors a restore discards.
         let earliest = last.map_or(Timestamp::from_unix_ms(0), |last| {
             last.statement.made_at.after(Duration::from_millis(1))
         });
@@ -247,15 +248,15 @@ impl AnchorSigner {
         })
     }
 
-    /// Removes a list that no process can sign. Lists that are not signed for other reasons are removed with old ones:
-    /// another process may have signed them.
+    /// Removes a list that no process can sign. Other unsigned lists may have been signed by another process; they are
+    /// removed when they are old.
     async fn remove(&self, list: &ListProgress) {
         if let Err(fault) = self.lists.remove(&list.id).await {
             tracing::warn!("A list of leaves was not removed: {}", chain(&fault));
         }
     }
 
-    /// Removes all lists that are older than the kept ones, also those that were never signed.
+    /// Removes all lists that are older than the kept ones, including lists that were never signed.
     async fn remove_old(&self) -> Result<(), StoreFault> {
         let kept = self.log.list(None, LISTS_KEPT).await?;
         let oldest = kept.iter().map(|anchor| &anchor.list).min().filter(|_| kept.len() == LISTS_KEPT);
@@ -266,22 +267,20 @@ impl AnchorSigner {
     }
 }
 
-/// Result of reading a list.
 struct Compared {
     leaves: LeavesStatement,
-    /// The contradictions to the earlier anchor, and their number.
     contradictions: (Vec<Contradiction>, u64),
     not_compared: Option<String>,
 }
 
-/// Compares a list with that of an earlier anchor, while both are read.
+/// Compares a list with the list of an earlier anchor while both are read.
 struct Comparison {
     reader: ListReader,
     stated: LeavesStatement,
     waiting: VecDeque<Leaf>,
     contradictions: Vec<Contradiction>,
     count: u64,
-    /// Why the list of the last anchor cannot be read.
+    /// Why the earlier list cannot be read.
     unprovable: Option<String>,
 }
 
@@ -293,7 +292,7 @@ impl Comparison {
         Self { reader, stated, waiting, contradictions, count: 0, unprovable: None }
     }
 
-    /// Reads the next part if all leaves are used. Returns whether there are leaves.
+    /// Reads the next part if all leaves are used. Returns whether leaves are left.
     async fn fill(&mut self) -> Result<bool, StoreFault> {
         while self.waiting.is_empty() && self.unprovable.is_none() {
             match self.reader.next_part().await {
@@ -306,7 +305,6 @@ impl Comparison {
         Ok(!self.waiting.is_empty())
     }
 
-    /// Compares the next leaf.
     async fn add(&mut self, leaf: &Leaf) -> Result<(), StoreFault> {
         while self.fill().await? {
             let Some(earlier) = self.waiting.pop_front_if(|earlier| earlier.account <= leaf.account) else {

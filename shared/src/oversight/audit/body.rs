@@ -1,5 +1,5 @@
-//! Encoding of a row of the audit trail as a record, the same in every store. The id is the sequence, subtracted from
-//! the largest number: so the last row is the first of a listing.
+//! The JSON encoding of an audit row, the same in every store. The record id is the sequence subtracted from
+//! `u64::MAX`, so that a listing starts with the last row.
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -12,10 +12,10 @@ use crate::domain::time::Timestamp;
 /// The version that this program writes, and the only one that it reads.
 const VERSION: u32 = 1;
 
-/// Error for a record that is not a row.
+/// Why a record cannot be decoded as an audit row.
 #[derive(Debug, thiserror::Error)]
 pub enum UnreadableRow {
-    /// The id is not that of a sequence.
+    /// The record id does not encode a sequence.
     #[error("{0:?} is not the id of an audit row")]
     Id(String),
     /// The text is not the expected JSON.
@@ -44,12 +44,10 @@ struct Body {
     hash: String,
 }
 
-/// Returns the id of the record of a row.
 pub(super) fn id(sequence: u64) -> String {
     format!("{:020}", u64::MAX.saturating_sub(sequence))
 }
 
-/// Returns the sequence, if this is the id of a row.
 pub(super) fn sequence(text: &str) -> Result<u64, UnreadableRow> {
     let number = text.parse().ok().map(|number: u64| u64::MAX.saturating_sub(number));
     let sequence = number.filter(|sequence| *sequence > 0 && id(*sequence) == text);
@@ -57,7 +55,7 @@ pub(super) fn sequence(text: &str) -> Result<u64, UnreadableRow> {
 }
 
 pub(super) fn encode(row: &AuditRow) -> String {
-    // The sequence is the id.
+    // The record id contains the sequence.
     let AuditRow { sequence: _, done, previous_hash, hash } = row.clone();
     let DoneAct { at, actor, key_id, act, target, origin, nonce } = done;
     let (nonce, previous_hash, hash) = (nonce.as_uuid(), previous_hash.to_string(), hash.to_string());
@@ -66,7 +64,7 @@ pub(super) fn encode(row: &AuditRow) -> String {
     serde_json::to_string(&body).expect("strings and numbers always serialize to JSON")
 }
 
-/// Decodes a row, without any check of its hashes.
+/// Decodes a row without verifying its hashes.
 pub(super) fn decode(sequence: u64, text: &str) -> Result<AuditRow, UnreadableRow> {
     let body: Body = serde_json::from_str(text).map_err(UnreadableRow::Json)?;
     let Body { v, at, actor, key_id, act, target, origin, nonce, previous_hash, hash } = body;
@@ -85,12 +83,10 @@ pub(super) fn decode(sequence: u64, text: &str) -> Result<AuditRow, UnreadableRo
     Ok(AuditRow { sequence, done, previous_hash, hash })
 }
 
-/// Encodes the sequence and the hash of a row.
 pub(super) fn encode_head((sequence, hash): (u64, PageHash)) -> String {
     format!("1 {sequence} {hash}")
 }
 
-/// Parses the output of [`encode_head`].
 pub(super) fn decode_head(text: &str) -> Result<(u64, PageHash), UnreadableRow> {
     let parts: Option<[&str; 3]> = text.split(' ').collect::<Vec<_>>().try_into().ok();
     let head = parts.filter(|[version, ..]| *version == "1").and_then(|[_, sequence, hash]| {

@@ -1,9 +1,9 @@
-//! The audit trail: administrative actions with their actor, target, origin and outcome, as structured events in the
-//! log. The time of an event is that of its log line. Actions that were done are also rows of the store ([`AuditTrail`]).
-//! Refused and failed ones are only in the log: otherwise a client without permission could write rows without end.
+//! The audit trail: administrative actions with actor, target, origin and outcome, as structured log events. The time
+//! of an event is the time of its log line. Completed actions are also rows of the store ([`AuditTrail`]). Refused and
+//! failed actions are only logged, so that clients without permission cannot fill the store.
 //!
-//! Events contain only ids and stable codes. Like all log lines, they never contain keys, names of persons,
-//! references or other text of a client. They are logged at every configured log level ([`crate::telemetry`]).
+//! Events contain only ids and stable codes. Like all log lines, they never contain keys, personal names, references or
+//! other client text. They are logged at every configured log level ([`crate::telemetry`]).
 
 mod body;
 mod trail;
@@ -17,28 +17,28 @@ use crate::domain::audit_row::DoneAct;
 use crate::domain::ids::Nonce;
 use crate::domain::time::Timestamp;
 
-/// The target of the events, for filtering the log.
+/// The target of the log events, for filtering.
 pub const TARGET: &str = "postonce::audit";
-/// The actor of a command: a person who may read the configuration and write to the store.
+/// The actor of commands: a person who can read the configuration and write to the store.
 pub const OPERATOR: &str = "operator";
 /// The origin of commands.
 pub const COMMAND_LINE: &str = "command line";
-/// The actor, if the caller could not be identified.
+/// The actor if the caller was not identified.
 pub const UNKNOWN: &str = "unknown";
 
 /// Outcome of an action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome<'a> {
-    /// The action was carried out, or its effect existed already.
+    /// The action was carried out, or had already been.
     Done,
-    /// The action was refused; the caller has to change something. The code is the reason.
+    /// The action was refused; the caller must change something. The code is the reason.
     Refused(&'a str),
     /// The action failed, or its outcome is unknown. The code is the reason.
     Failed(&'a str),
 }
 
 impl Outcome<'_> {
-    /// Returns the stable word.
+    /// Returns the stable name of the outcome.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Done => "done",
@@ -56,12 +56,12 @@ impl Outcome<'_> {
     }
 }
 
-/// An event of the audit trail.
+/// An audit event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event<'a> {
     /// The partner, [`OPERATOR`] or [`UNKNOWN`].
     pub who: &'a str,
-    /// The id of the API key, never the key itself; empty if there was none.
+    /// The id of the API key (never the key itself); empty if there was none.
     pub key: &'a str,
     /// The stable code of the action, such as `gate.change`.
     pub act: &'a str,
@@ -85,7 +85,7 @@ impl<'a> Event<'a> {
         Self::by_operator(act, on, outcome)
     }
 
-    /// Returns the act for a row.
+    /// Returns the completed act, for its row.
     fn done_at(&self, at: Timestamp, nonce: Nonce) -> DoneAct {
         let Self { who, key, act, on, outcome: _, from } = self;
         let text = |text: &str| text.to_owned();
@@ -93,7 +93,7 @@ impl<'a> Event<'a> {
         DoneAct { at, actor, key_id, act, target: on.to_string(), origin, nonce }
     }
 
-    /// Writes the event to the log, and nowhere else.
+    /// Writes the event to the log only.
     pub fn log(&self) {
         let Self { who, key, act, on, outcome, from } = self;
         let (on, word, code) = (on.to_string(), outcome.word(), outcome.code());
@@ -106,8 +106,8 @@ impl<'a> Event<'a> {
     }
 }
 
-/// The targets of an action: names that the program defines, such as `account_id`, with ids. Text of a client may
-/// be added only after it was parsed as an id.
+/// The targets of an action: program-defined names such as `account_id`, with ids. Client text may be added only after
+/// it was parsed as an id.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AuditTarget(Vec<(String, String)>);
 

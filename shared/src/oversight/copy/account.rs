@@ -1,8 +1,9 @@
-//! The copy of one account as of the version in its row. Pure.
+//! The copy of one account as of the version in its row. Performs no I/O.
 //!
-//! The row is read first, so all rows of its version are read after it. What was decided after that version is left out: pages;
-//! and transactions, which are copied as accepted, as they were before, so that acknowledged work is not lost. Those of a
-//! batch were inserted with their outcome; they are left out, and the batch posts them again.
+//! The row is read first, so all rows of its version are visible afterwards. Later decisions are not copied: later pages
+//! are skipped, and later outcomes are removed from transactions, which are copied as accepted, so that acknowledged work
+//! is not lost. Transactions of a batch were inserted with their outcome; if it is later, they are skipped, and the batch
+//! posts them again.
 
 use crate::domain::account::Account;
 use crate::domain::ids::AccountKey;
@@ -11,7 +12,7 @@ use crate::domain::transaction::Outcome;
 use crate::ports::import::AccountRows;
 use crate::ports::ledger::{Marks, StoredTransaction};
 
-/// The place of a page in the chain.
+/// The position of a page in the chain.
 #[derive(Debug, Clone, Copy)]
 struct Link {
     version: u64,
@@ -19,7 +20,6 @@ struct Link {
     hash: PageHash,
 }
 
-/// The end of a journal.
 #[derive(Debug, Clone, Copy, Default)]
 struct End {
     version: u64,
@@ -44,23 +44,22 @@ impl End {
     }
 }
 
-/// An account that is being copied.
 #[derive(Debug)]
 pub(super) struct AccountCopy {
-    /// The row, if it is among the rows that are read.
+    /// The account row, if it is among the rows that are read.
     row: Option<Account>,
-    /// The end of the journal in the copy.
+    /// The end of the journal as it is copied.
     end: End,
-    /// The end of the journal that the target has already, with the head. Its pages are not read again.
+    /// The end and the head of the journal that the target already has. Its pages are skipped.
     known: (End, PageHash),
     links: Vec<Link>,
     rows: AccountRows,
-    /// Whether a page or transaction was added.
+    /// Number of pages and transactions added.
     counted: (u64, u64),
 }
 
 impl AccountCopy {
-    /// Begins the copy of an account. `in_target` is the row in the target if only changes are read.
+    /// Starts the copy of an account. `in_target` is the row in the target if only changes are read.
     pub(super) fn begin(key: AccountKey, row: Option<Account>, in_target: Option<&Account>) -> Self {
         let known_head = in_target.map_or(PageHash::GENESIS, |account| account.head);
         Self {
@@ -73,12 +72,11 @@ impl AccountCopy {
         }
     }
 
-    /// Returns the account.
     pub(super) const fn key(&self) -> AccountKey {
         self.rows.key
     }
 
-    /// Adds a page.
+    /// Adds a page, unless it is after the end or already in the target.
     pub(super) fn add_page(&mut self, page: &JournalPage) {
         if !self.end.contains_page(page) || self.known.0.contains_page(page) {
             return;
@@ -89,14 +87,14 @@ impl AccountCopy {
         self.counted.0 = self.counted.0.saturating_add(1);
     }
 
-    /// Adds a transaction.
+    /// Adds a transaction as of the end of the journal.
     pub(super) fn add_transaction(&mut self, stored: &StoredTransaction) {
         let Some(stored) = self.as_of_end(stored) else { return };
         self.rows.transactions.push(stored);
         self.counted.1 = self.counted.1.saturating_add(1);
     }
 
-    /// Returns a transaction as it was at the end of the journal; `None` if it did not exist.
+    /// Returns a transaction as it was at the end of the journal; `None` if it did not exist then.
     fn as_of_end(&self, stored: &StoredTransaction) -> Option<StoredTransaction> {
         let is_later = stored.outcome.as_ref().is_some_and(|outcome| !self.end.contains_outcome(outcome));
         if !is_later {
@@ -111,18 +109,17 @@ impl AccountCopy {
         stored.submission.batch_line.is_none().then(accepted)
     }
 
-    /// Takes the rows that were added so far, without the row of the account.
+    /// Takes the rows added so far, without the account row.
     pub(super) fn take_rows(&mut self) -> AccountRows {
         let none = AccountRows::of(self.rows.key);
         std::mem::replace(&mut self.rows, none)
     }
 
-    /// Returns the number of pages and transactions.
     pub(super) const fn counts(&self) -> (u64, u64) {
         self.counted
     }
 
-    /// Returns the remaining rows with the row of the account, and whether the pages lead to its head.
+    /// Returns the remaining rows with the account row, and whether the pages lead to its head.
     pub(super) fn end(mut self) -> (AccountRows, bool) {
         let is_sound = self.leads_to_head();
         self.rows.account = self.row;
@@ -165,7 +162,7 @@ mod tests {
         Timestamp::from_unix_ms(1_700_000_000_000)
     }
 
-    /// An account with its journal and its transactions, decided one after the other.
+    /// An account with its journal and transactions, decided one after the other.
     struct History {
         account: Account,
         pages: Vec<JournalPage>,
@@ -256,7 +253,7 @@ mod tests {
             pages.for_each(|(_, page)| copy.add_page(page));
             assert!(!copy.end().1, "page {missing} is missing");
         }
-        // Only marks changed: the row is not among the changes.
+        // Only marks changed, so the account row is not among the changes.
         let mut copy = AccountCopy::begin(known.key, None, Some(&known));
         history.add_to(&mut copy);
         let (rows, is_sound) = copy.end();

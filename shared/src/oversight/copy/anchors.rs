@@ -1,4 +1,4 @@
-//! Copies the anchors, and the lists of leaves of the last ones.
+//! Copies all anchors, and the leaf lists of the last ones.
 
 use std::collections::BTreeSet;
 
@@ -10,11 +10,10 @@ use crate::oversight::anchors::{AnchorLog, LISTS_KEPT, LeafLists, ListFault};
 use crate::ports::fault::StoreFault;
 use crate::ports::records::Collection;
 
-/// Number of anchors per read.
 const ANCHORS_LIMIT: usize = 1000;
 
 impl Copier<'_> {
-    /// Copies new anchors, and the lists of leaves that the source still has.
+    /// Copies new anchors, and the leaf lists that the source still has.
     pub(super) async fn copy_anchors(&self, is_first: bool) -> Result<(), StoreFault> {
         self.copy_appended(Collection::Anchors, is_first).await?;
         let log = AnchorLog::new(self.target, &self.world);
@@ -29,7 +28,7 @@ impl Copier<'_> {
                 }
                 match self.step(|| from.copy_part(&to, list, part).boxed()).await? {
                     Ok(()) => {}
-                    // The source removes lists that are older than those of the last anchors.
+                    // The source removes older lists than those of the last anchors.
                     Err(ListFault::Unprovable(why)) => {
                         self.watcher.noticed(&format!("not copied: {why}"));
                         break;
@@ -45,7 +44,7 @@ impl Copier<'_> {
         }
     }
 
-    /// Returns the anchors of the copy.
+    /// Returns all anchors in the target.
     pub(super) async fn copied_anchors(&self) -> Result<Vec<SignedAnchor>, StoreFault> {
         let (log, mut all, mut before) = (AnchorLog::new(self.target, &self.world), Vec::new(), None);
         loop {

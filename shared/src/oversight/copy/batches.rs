@@ -1,7 +1,7 @@
-//! Copies the batches: the records, and the bodies that they refer to.
+//! Copies the records of batches, and the bodies that they refer to.
 //!
-//! The bodies of a batch are removed when it ends. So after the bodies were copied, the records of batches that had not ended
-//! are read again: if one is in another phase now, the bodies of that phase are copied, too.
+//! Some bodies of a batch are removed when it ends. After the bodies were copied, the records of open batches are
+//! therefore read again; if a phase changed, the bodies of the new phase are copied as well.
 
 use std::collections::BTreeSet;
 
@@ -19,12 +19,11 @@ use crate::ports::records::{Collection, Record};
 
 /// Number of records per read. A record can have 720 KB.
 const RECORDS_LIMIT: usize = 50;
-/// Number of names of payloads per read.
 const NAMES_LIMIT: usize = 5000;
-/// Number of times that the bodies are copied because a batch changed meanwhile.
+/// Maximum number of times that the bodies are copied because batches changed meanwhile.
 const ROUNDS_MAX: u32 = 5;
 
-/// The part of a phase on which the bodies of the batch depend.
+/// Returns the parts of the record that determine which bodies exist.
 fn needs(batch: &Batch) -> (&'static str, Option<uuid::Uuid>, uuid::Uuid) {
     let split = match &batch.phase {
         Phase::Posting { manifest, .. } => Some(manifest.split),
@@ -48,7 +47,7 @@ impl Copier<'_> {
         self.copy_open_list(&open).await
     }
 
-    /// Copies all records that differ. Returns the batches that have not ended.
+    /// Copies all records that differ. Returns the open batches.
     async fn copy_batch_records(&self) -> Result<Vec<Batch>, StoreFault> {
         let (mut open, mut after) = (Vec::new(), None::<String>);
         loop {
@@ -65,7 +64,7 @@ impl Copier<'_> {
         }
     }
 
-    /// Returns the batch in a record if it has not ended.
+    /// Returns the batch in a record if it is open.
     fn open_batch(&self, record: &Record) -> Option<Batch> {
         let StoredBatch { id, batch, .. } = BatchRecords::decoded(record);
         match batch {
@@ -78,7 +77,7 @@ impl Copier<'_> {
         }
     }
 
-    /// Copies the records of open batches again whose bodies may have changed. Returns whether there were any.
+    /// Copies the records of open batches again if their bodies may have changed. Returns whether any did.
     async fn copy_changed(&self, open: &mut Vec<Batch>) -> Result<bool, StoreFault> {
         let (mut still_open, mut changed) = (Vec::new(), false);
         for batch in std::mem::take(open) {
@@ -99,7 +98,7 @@ impl Copier<'_> {
         Ok(changed)
     }
 
-    /// Copies the bodies that the target does not have. Returns the names of all.
+    /// Copies the bodies that the target does not have. Returns the names of all bodies in the source.
     async fn copy_bodies(&self) -> Result<BTreeSet<String>, StoreFault> {
         let copied = self.names(false).await?;
         let names = self.names(true).await?;
@@ -116,7 +115,7 @@ impl Copier<'_> {
         Ok(())
     }
 
-    /// Returns the names of the bodies of batches in the source or in the target.
+    /// Returns the names of the batch bodies in the source or the target.
     async fn names(&self, of_source: bool) -> Result<BTreeSet<String>, StoreFault> {
         let payloads: &dyn PayloadStore =
             if of_source { &*self.source.payloads } else { &*self.target.payloads };
@@ -130,7 +129,7 @@ impl Copier<'_> {
         }
     }
 
-    /// Copies a payload, if it still exists.
+    /// Copies a payload if it still exists.
     pub(super) async fn copy_payload(&self, name: &str) -> Result<(), StoreFault> {
         let body = match self.step(|| self.source.payloads.get(name)).await {
             Ok(body) => body,
@@ -147,7 +146,7 @@ impl Copier<'_> {
         Ok(())
     }
 
-    /// Writes the list of open batches from the records: that of the source may be of a later state.
+    /// Derives the list of open batches from the copied records: the list in the source may be newer.
     async fn copy_open_list(&self, open: &[Batch]) -> Result<(), StoreFault> {
         let records = BatchRecords::new(std::sync::Arc::clone(&self.target.records));
         for batch in open {

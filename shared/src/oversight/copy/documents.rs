@@ -1,5 +1,4 @@
-//! Copies everything that is not the ledger, and is not needed before it: dead letters, partners, API keys, used signatures and
-//! the audit trail.
+//! Copies what is independent of the ledger: dead letters, partners, API keys, used signatures and the audit trail.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,11 +16,9 @@ use crate::ports::sync_store::Swapped;
 
 /// Number of records per read. A record can have 720 KB.
 const RECORDS_LIMIT: usize = 50;
-/// Number of small records per read.
 const SMALL_RECORDS_LIMIT: usize = 1000;
-/// Number of dead letters per read.
 const LETTERS_LIMIT: usize = 50;
-/// Maximum number of attempts to replace a record. Nothing else writes to the target.
+/// Maximum number of attempts to replace a record. They suffice, because nothing else writes to the target.
 const ATTEMPTS_MAX: u32 = 5;
 
 impl Copier<'_> {
@@ -30,7 +27,7 @@ impl Copier<'_> {
         self.mirror(Collection::Partners, RECORDS_LIMIT).await?;
         self.copy_keys().await?;
         self.mirror(Collection::UsedSignatures, SMALL_RECORDS_LIMIT).await?;
-        // The head is read before the rows, so that its row is among them.
+        // Read before the rows, so that the row it names is among them.
         let head = self.step(|| self.source.sync.get(AUDIT_HEAD)).await?;
         self.copy_appended(Collection::AuditRows, is_first).await?;
         if let Some(head) = head {
@@ -40,8 +37,8 @@ impl Copier<'_> {
         Ok(())
     }
 
-    /// Copies records whose ids begin with the newest, and which never change. In a later pass, only those that are newer
-    /// than the newest one in the target: they are written from the oldest on, so that an interruption leaves no gap.
+    /// Copies records that never change and are listed newest first. A later pass copies only records newer than the
+    /// newest one in the target, oldest first, so that an interruption leaves no gap.
     pub(super) async fn copy_appended(
         &self,
         collection: Collection,
@@ -75,7 +72,6 @@ impl Copier<'_> {
         Ok(())
     }
 
-    /// Makes a collection of the target equal to that of the source.
     async fn mirror(&self, collection: Collection, limit: usize) -> Result<(), StoreFault> {
         let (mut ids, mut after) = (BTreeSet::new(), None::<String>);
         loop {
@@ -104,7 +100,7 @@ impl Copier<'_> {
         }
     }
 
-    /// Writes a record of the target, whatever is there.
+    /// Writes a record to the target, replacing any existing one.
     pub(super) async fn put_record(
         &self,
         collection: Collection,
@@ -130,7 +126,7 @@ impl Copier<'_> {
         Err(StoreFault::Refused { doing: "writing a record of a copy", source })
     }
 
-    /// Copies the API keys. They are never removed.
+    /// Copies the API keys, which are never removed.
     async fn copy_keys(&self) -> Result<(), StoreFault> {
         let keys = self.step(|| self.source.api_keys.list()).await?;
         let copied = self.target.api_keys.list().await?;
@@ -148,7 +144,7 @@ impl Copier<'_> {
         Ok(())
     }
 
-    /// Copies the dead letters, and the payloads of those that are open: nothing else has their work.
+    /// Copies the dead letters, and the payloads of open ones, which exist nowhere else.
     async fn copy_dead_letters(&self) -> Result<(), StoreFault> {
         let mut cursor = None::<String>;
         loop {

@@ -1,4 +1,4 @@
-//! What a store contains, for a restore that must not replace anything.
+//! Lists the contents of a store, for a restore that must not overwrite anything.
 
 use super::values::{COPIED_VALUES, PROGRESS, SKIPPED_VALUES};
 use crate::ports::Store;
@@ -7,11 +7,11 @@ use crate::ports::fault::StoreFault;
 use crate::ports::ledger::Listing;
 use crate::ports::records::Collection;
 
-/// Returns the kinds of content that a store has, in words for an operator; none if it is empty. The position of a copy is not
-/// content.
+/// Returns the kinds of content in a store, in words for an operator; none if it is empty. The position of a copy does not
+/// count.
 ///
 /// # Errors
-/// [`StoreFault`] when it cannot be read.
+/// [`StoreFault`] when the store cannot be read.
 pub async fn inventory(store: &Store) -> Result<Vec<String>, StoreFault> {
     let mut found = Vec::new();
     let Store { archive, dead_letters, api_keys, payloads, records, sync, .. } = store;

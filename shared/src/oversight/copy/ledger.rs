@@ -1,7 +1,7 @@
-//! Copies the ledger: all rows in ranges of users, several at once, account by account.
+//! Copies the ledger in concurrent ranges of users, account by account.
 //!
-//! The position within a range is saved after some reads. It is the place of the read in which the account in progress began,
-//! because the row of an account is written last: an interrupted account is read again from its row on.
+//! The position in a range is saved after some reads. It is the read in which the current account began, because the
+//! account row is written last: an interrupted account is read again from its row.
 
 use std::time::Duration;
 
@@ -21,17 +21,14 @@ use crate::ports::import::AccountRows;
 use crate::ports::ledger::Listing;
 use crate::ports::world::WorldExt as _;
 
-/// Number of ranges that are read at once.
 const RANGES_AT_ONCE: usize = 4;
-/// Number of rows in one read.
 const ROWS_LIMIT: usize = 1000;
-/// Number of accounts in one step of a target whose operations are limited.
+/// Maximum number of accounts per import step if the operations of the target are limited.
 const METERED_ACCOUNTS_MAX: usize = 64;
-/// Number of reads of a range after which its position is saved.
+/// Number of reads of a range between two saves of its position.
 const READS_PER_SAVE: u32 = 8;
-/// Number of times that an account is read whose pages do not lead to its head.
+/// Maximum number of times that an account is read again because its pages do not lead to its head.
 const ACCOUNT_READS_MAX: u32 = 3;
-/// The pause before such an account is read again.
 const ACCOUNT_PAUSE: Duration = Duration::from_millis(200);
 
 /// A range of users that is being copied.
@@ -42,15 +39,14 @@ struct RangeCopy<'a> {
     since: Option<Timestamp>,
     /// The cursor of the next read.
     cursor: Option<String>,
-    /// The account in progress, and the cursor of the read in which it began.
+    /// The current account, and the cursor of the read in which it began.
     current: Option<(AccountCopy, Option<String>)>,
-    /// The rows to import.
     rows: Vec<AccountRows>,
     reads: u32,
 }
 
 impl Copier<'_> {
-    /// Copies the ranges that are not finished.
+    /// Copies the unfinished ranges.
     pub(super) async fn copy_ledger(&self, saved: &Mutex<Saved>) -> Result<(), StoreFault> {
         let (since, ranges) = {
             let saved = saved.lock();
@@ -146,7 +142,7 @@ impl Copier<'_> {
         Ok(self.target.ledger.account(key).await?.map(|found| found.value))
     }
 
-    /// Ends the account in progress. If its pages do not lead to its head, a commit became visible row by row, and the
+    /// Ends the current account. If its pages do not lead to its head, a commit was becoming visible row by row, and the
     /// account is read again.
     async fn end_account(&self, copy: &mut RangeCopy<'_>) -> Result<(), StoreFault> {
         let Some((account, _)) = copy.current.take() else { return Ok(()) };
@@ -174,7 +170,6 @@ impl Copier<'_> {
         Ok(())
     }
 
-    /// Reads all rows of one account.
     async fn read_account(&self, key: AccountKey) -> Result<AccountCopy, StoreFault> {
         let (archive, ledger) = (&self.source.archive, &self.source.ledger);
         let row = match self.step(|| ledger.account(key)).await {
@@ -228,12 +223,13 @@ impl Copier<'_> {
             *range = SavedRange { cursor, finished };
         }
         let _turn = self.saving.lock().await;
-        // Read in turn: an older state must not replace a newer one.
+        // Read under the lock, so that an older state cannot replace a newer one.
         let saved = copy.saved.lock().clone();
         self.save(&saved).await
     }
 
-    /// Reports the progress: ids of users are random, so the place among them is the part that is done.
+    /// Reports progress. User ids are random, so the position of a user in a range is the fraction of the range that is
+    /// done.
     fn note_place(&self, copy: &RangeCopy<'_>, finished: bool) {
         let saved = copy.saved.lock();
         let finished_before = saved.ranges.iter().filter(|range| range.finished).count();
@@ -249,7 +245,7 @@ impl Copier<'_> {
     }
 }
 
-/// Returns the part of a range before an account, in thousandths.
+/// Returns the fraction of a range before an account, in thousandths.
 fn part_of(range: UserRange, account: AccountKey) -> u64 {
     let number = |user: crate::domain::ids::UserId| user.as_uuid().as_u128();
     let from = range.from.map_or(0, number);

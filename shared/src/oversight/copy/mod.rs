@@ -1,24 +1,24 @@
-//! Copies the contents of one store into another: the backup of a store that is not a file, and the restore into such a store.
-//! The source may be in use; nothing else may use the target.
+//! Copies the contents of one store into another: to back up a store that is not a file, and to restore into one. The
+//! source may be in use; the target must not.
 //!
-//! A copy is made in passes. The first one reads everything; each further one, also in a later run, only what was written after
-//! the begin of the pass before it. In each pass, in this order:
+//! A copy is made in passes. The first pass reads everything. Each further pass, also in a later run, reads only what was
+//! written since the start of the previous one. A pass copies in this order:
 //!
-//! 1. the anchors with the lists of their leaves ([`anchors`]), and the batches with their bodies ([`batches`]): what they
-//!    state about accounts was true before any account is read;
+//! 1. the anchors with their leaf lists ([`anchors`]) and the batches with their bodies ([`batches`]), so that their
+//!    statements about accounts were true before any account is read;
 //! 2. the ledger ([`ledger`]): each account as of the version in its row, which is read first ([`account`]);
 //! 3. dead letters, partners, keys, signatures and the audit trail ([`documents`]);
-//! 4. the shared values ([`values`]), the register of order numbers last: no number in the copy is above it.
+//! 4. the shared values ([`values`]), with the register of order numbers last, so that no copied number is above it.
 //!
-//! Rows that belong together and are read at different times can contradict each other: a dead letter that was resolved
-//! meanwhile, a batch that began and ended. So the copy is audited, and while the audit has findings, a further pass is made
-//! ([`Copier::run`]): it removes those that come from concurrency, and not those that the source has.
+//! Related rows that are read at different times can be inconsistent, such as a dead letter resolved or a batch completed
+//! meanwhile. The copy is therefore audited, and further passes are made while the audit has findings ([`Copier::run`]).
+//! They remove findings caused by concurrency, but not those that the source has itself.
 //!
-//! The position in the pass is stored in the target ([`progress`]), so that a later run continues an interrupted one. All
-//! writes can be repeated. [`pace`] limits the operations a second.
+//! The position in the pass is stored in the target ([`progress`]), so that a later run continues an interrupted pass. All
+//! writes can be repeated. [`pace`] limits the rate of operations.
 //!
-//! Not copied: queue messages (accepted transactions are enqueued again after a restore), payloads of their work, the process
-//! registry, and values about these.
+//! Not copied: queue messages (accepted transactions are enqueued again after a restore), payloads of queued work, the
+//! process registry, and values about these.
 
 mod account;
 mod anchors;
@@ -56,15 +56,14 @@ pub use inventory::inventory;
 pub use progress::CopyState;
 pub use values::{COPIED_VALUES, PROGRESS, SKIPPED_VALUES};
 
-/// Maximum number of passes of a run.
 const PASSES_MAX: u32 = 4;
 
-/// What has been copied so far.
+/// Progress of a copy.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CopyTotals {
-    /// Number of passes that were begun.
+    /// Number of passes started.
     pub passes: u32,
-    /// Number of accounts of which rows were copied.
+    /// Number of accounts with copied rows.
     pub accounts: u64,
     /// Number of journal pages.
     pub pages: u64,
@@ -72,55 +71,55 @@ pub struct CopyTotals {
     pub transactions: u64,
     /// Number of bodies of batches and dead letters.
     pub payloads: u64,
-    /// Number of rows that cannot be read, and were left out.
+    /// Number of unreadable rows, which were skipped.
     pub damaged: u64,
-    /// The part of the pass over the ledger that is done, in thousandths.
+    /// Completed fraction of the ledger pass, in thousandths.
     pub permille: u64,
     /// Number of storage operations.
     pub operations: u64,
 }
 
-/// Receives the progress of a copy. It is called between operations, and must not block.
+/// Receives the progress of a copy. Called between operations; must not block.
 pub trait CopyWatcher: Send + Sync {
-    /// Called when the copy has made progress.
+    /// Called when the copy makes progress.
     fn progressed(&self, totals: &CopyTotals);
-    /// Called when an audit of the copy begins, and when it has made progress.
+    /// Called when an audit of the copy starts or makes progress.
     fn audited(&self, totals: &Totals);
-    /// Called for something that an operator should know.
+    /// Called with a notice for the operator.
     fn noticed(&self, notice: &str);
 }
 
-/// The shared values that are written at the end.
+/// Which shared values are written at the end of a pass.
 #[derive(Debug, Clone)]
 pub enum FinalValues {
-    /// Those of the source.
+    /// The values of the source.
     OfSource,
-    /// These, by name, instead of those of the source: a restore advances them.
+    /// These values by name, and the values of the source for other names. A restore advances some values.
     Advanced(Vec<(&'static str, String)>),
 }
 
-/// How a copy is made.
+/// Options of a copy.
 #[derive(Debug, Clone)]
 pub struct CopyOptions {
-    /// Identifies the source, so that a copy of another one is not continued.
+    /// Identifies the source, so that a copy of another source is not continued.
     pub source: String,
-    /// Maximum number of storage operations in a second, on average.
+    /// Maximum average number of storage operations per second.
     pub operations_per_second: NonZeroU32,
-    /// Time before the begin of a pass from which on the next one reads again: more than the clocks of the store can differ.
+    /// How far before the start of a pass the next pass begins to read. Must exceed the clock differences within the store.
     pub overlap: Duration,
-    /// The values that are written at the end.
+    /// The values written at the end of a pass.
     pub values: FinalValues,
-    /// Whether the operations of the target are limited and counted; otherwise those of the source are.
+    /// Whether the operations of the target are limited and counted; otherwise the operations of the source are.
     pub meters_target: bool,
 }
 
-/// The copy cannot be made, or not completed. What was copied is kept, and a later run continues.
+/// Why a copy is not complete. What was copied is kept, and a later run continues.
 #[derive(Debug, thiserror::Error)]
 pub enum CopyFault {
     /// One of the stores cannot be used.
     #[error("a store cannot be used")]
     Store(#[from] StoreFault),
-    /// The target has a copy of something else.
+    /// The target has a copy of another source.
     #[error(transparent)]
     Foreign(#[from] ForeignProgress),
     /// The copy cannot be audited.
@@ -128,12 +127,12 @@ pub enum CopyFault {
     Audit(#[from] VerifyFault),
 }
 
-/// A complete copy.
+/// The result of a complete copy.
 #[derive(Debug)]
 pub struct Copied {
-    /// What was copied in this run.
+    /// What this run copied.
     pub totals: CopyTotals,
-    /// The begin of the last pass: everything that the source had answered before is in the copy.
+    /// The start of the last pass. The copy contains everything that the source confirmed before.
     pub taken_at: Timestamp,
     /// The totals of the audit.
     pub audited: Totals,
@@ -151,12 +150,12 @@ pub struct Copier<'a> {
     pace: Pace,
     reads: AtomicU64,
     totals: Mutex<CopyTotals>,
-    /// Ranges that are copied at once save their positions in one value, one after the other.
+    /// Serializes the saves of concurrent ranges, whose positions are in one value.
     saving: tokio::sync::Mutex<()>,
 }
 
 impl<'a> Copier<'a> {
-    /// Prepares a copy.
+    /// Creates a copier. The first store is the source, the second one the target.
     pub fn new(
         (source, target): (&'a Store, &'a Store),
         world: &Arc<dyn World>,
@@ -171,8 +170,8 @@ impl<'a> Copier<'a> {
         Self { source, target, world, options, watcher, pace, reads, totals, saving }
     }
 
-    /// Makes or continues a copy, and audits it. While the audit has findings, makes further passes, unless one changes
-    /// nothing of them. `accepted` are the keys of anchors with which the accounts are compared.
+    /// Starts or continues a copy, and audits it. Makes further passes while the audit has findings, until a pass does not
+    /// change them. `accepted` are the keys of anchors with which the accounts are compared.
     ///
     /// # Errors
     /// [`CopyFault`]
@@ -194,14 +193,14 @@ impl<'a> Copier<'a> {
         }
     }
 
-    /// Returns what was copied so far.
+    /// Returns the progress so far.
     pub fn totals(&self) -> CopyTotals {
         self.progress();
         *self.totals.lock()
     }
 
-    /// Writes the begin of the next pass into the target, unless one was interrupted: from then on, the target is one of this
-    /// copy.
+    /// Saves the start of the next pass in the target, unless a pass was interrupted. From then on, the target belongs to
+    /// this copy.
     ///
     /// # Errors
     /// [`CopyFault`]
@@ -209,7 +208,7 @@ impl<'a> Copier<'a> {
         self.begin_or_continue().await.map(drop)
     }
 
-    /// Makes one pass, or the rest of an interrupted one, without an audit. Returns its begin.
+    /// Makes one pass, or completes an interrupted one, without an audit. Returns the start of the pass.
     ///
     /// # Errors
     /// [`CopyFault`]
@@ -251,7 +250,7 @@ impl<'a> Copier<'a> {
         Ok((totals, audit.findings.into_inner()))
     }
 
-    /// Does one step after the pause that the limit of operations needs, and again while the store is unavailable.
+    /// Runs one step when the operation limit allows it. Retries while the store is unavailable.
     async fn step<'s, T>(
         &self,
         step: impl FnMut() -> BoxFuture<'s, Result<T, StoreFault>> + Send,
@@ -279,16 +278,15 @@ impl<'a> Copier<'a> {
     }
 }
 
-/// Number of ranges of the copy that are audited at once.
 const AUDITED_AT_ONCE: std::num::NonZeroUsize = std::num::NonZeroUsize::new(4).expect("not zero");
 
-/// Keeps the findings of an audit.
+/// Collects the findings of an audit.
 struct Audit<'a> {
     watcher: &'a dyn CopyWatcher,
     findings: Mutex<Vec<Finding>>,
 }
 
-/// Maximum number of findings that are kept; the totals contain the number of all.
+/// Maximum number of findings that are kept. The totals count all of them.
 const FINDINGS_MAX: usize = 1000;
 
 impl Watcher for Audit<'_> {

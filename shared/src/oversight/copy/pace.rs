@@ -1,5 +1,5 @@
-//! Limits the number of storage operations in a second, on average. Operations are counted where they are sent, so
-//! repetitions and the parts of a step count as well.
+//! Limits the average number of storage operations per second. Operations are counted where they are sent, so retries and
+//! the parts of a step count as well.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -10,21 +10,21 @@ use parking_lot::Mutex;
 use crate::ports::operations::StorageOperations;
 use crate::ports::world::World;
 
-/// The limit, shared by all parts of a copy that run at once.
+/// The limit, shared by all concurrent parts of a copy.
 pub(super) struct Pace {
     operations: Arc<StorageOperations>,
     world: Arc<dyn World>,
-    /// The time of one operation.
+    /// The time allotted to one operation.
     interval: Duration,
-    /// The count at the start.
+    /// The operation count at the start.
     before: u64,
     state: Mutex<State>,
 }
 
 struct State {
-    /// The count up to which operations were given their time.
+    /// The operation count that `due` accounts for.
     counted: u64,
-    /// The uptime from which on the next operation may be sent.
+    /// The uptime at which the next operation may be sent.
     due: Duration,
 }
 
@@ -44,19 +44,17 @@ impl Pace {
         }
     }
 
-    /// Returns the number of operations so far.
     pub(super) fn operations(&self) -> u64 {
         count(&self.operations).saturating_sub(self.before)
     }
 
-    /// Waits until one more operation may be sent.
     pub(super) async fn keep(&self) {
         let pause = {
             let (count, now) = (count(&self.operations), self.world.uptime());
             let mut state = self.state.lock();
             let new = u32::try_from(count.saturating_sub(state.counted)).unwrap_or(u32::MAX);
             state.counted = count;
-            // Time in which nothing was sent is not made up for.
+            // Idle time is not credited.
             state.due = state.due.max(now).saturating_add(self.interval.saturating_mul(new));
             state.due.saturating_sub(now)
         };

@@ -1,4 +1,4 @@
-//! The position of a copy, as a shared value of the target.
+//! The position of a copy, stored as a shared value of the target.
 
 use std::time::Duration;
 
@@ -11,15 +11,15 @@ use crate::domain::time::Timestamp;
 use crate::ports::Store;
 use crate::ports::fault::StoreFault;
 
-/// Number of ranges of users into which the source is divided. Their cursors are stored together.
+/// Number of user ranges into which the source is divided. Their cursors are stored in one value.
 pub(super) const RANGES: u16 = 8;
 
 const VERSION: u32 = 1;
 
-/// The state of a copy in a target.
+/// The state of the copy in a target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CopyState {
-    /// The source.
+    /// The identification of the source.
     pub source: String,
     /// Whether the last pass was completed.
     pub finished: bool,
@@ -29,7 +29,7 @@ impl CopyState {
     /// Reads the state; `None` if the store is not the target of a copy.
     ///
     /// # Errors
-    /// [`StoreFault`] when it cannot be read.
+    /// [`StoreFault`] when the state cannot be read.
     pub async fn read(target: &Store) -> Result<Option<Self>, StoreFault> {
         let Some(stored) = target.sync.get(PROGRESS).await? else { return Ok(None) };
         let Saved { source, finished, .. } = decode(&stored.value)?;
@@ -41,28 +41,26 @@ impl CopyState {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("it is a copy of {found}, not of {expected}")]
 pub struct ForeignProgress {
-    /// The source of the copy that is there.
+    /// The source of the existing copy.
     pub found: String,
-    /// The source that is to be copied.
+    /// The source of the intended copy.
     pub expected: String,
 }
 
-/// The stored position.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Saved {
     pub(super) v: u32,
     pub(super) source: String,
-    /// The begin of the pass by the clock of the process, in milliseconds since 1970.
+    /// The start of the pass on the clock of the process, in milliseconds since 1970.
     pub(super) began_at: i64,
-    /// Rows that were written before this time of the store need not be read; `None` in the first pass.
+    /// The store time from which rows must be read; `None` in the first pass.
     pub(super) since: Option<i64>,
-    /// The same for the next pass.
+    /// The value of `since` for the next pass.
     pub(super) next_since: i64,
     pub(super) finished: bool,
     pub(super) ranges: Vec<SavedRange>,
 }
 
-/// The position within a range of users.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct SavedRange {
     pub(super) cursor: Option<String>,
@@ -81,9 +79,9 @@ fn decode(value: &str) -> Result<Saved, StoreFault> {
 }
 
 impl Copier<'_> {
-    /// Returns the position of an interrupted pass, or begins the next one.
+    /// Returns the position of an interrupted pass, or starts the next pass.
     pub(super) async fn begin_or_continue(&self) -> Result<Saved, CopyFault> {
-        // The clock of the store is known after the first response. The reads so far prove nothing about later ones.
+        // The clock of the store is known only after a response. Earlier reads say nothing about writes that follow them.
         self.source.ledger.probe().await?;
         let stored = self.target.sync.get(PROGRESS).await?;
         let stored = stored.map(|stored| decode(&stored.value)).transpose()?;
@@ -110,7 +108,7 @@ impl Copier<'_> {
         Ok(begun)
     }
 
-    /// Returns a time that every later write to the source has or is after, by the clock of the source.
+    /// Returns a time on the clock of the source that is not after any later write.
     fn earliest_time_of_store(&self, now: Timestamp) -> Timestamp {
         let ahead_ms = self.source.clock.skew().map_or(0, |skew| skew.max_ms);
         let store = Timestamp::from_unix_ms(now.unix_ms().saturating_sub(ahead_ms));

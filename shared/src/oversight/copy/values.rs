@@ -1,4 +1,4 @@
-//! Copies the shared values, each by its name: stores have no list of them.
+//! Copies the shared values, each by name, because stores cannot list them.
 
 use std::sync::Arc;
 
@@ -14,14 +14,14 @@ use crate::ports::sync_store::{Swapped, SyncStore};
 use crate::posting::order_numbers::REGISTER;
 use crate::protocol::recovered;
 
-/// The value with the position of a copy, in its target.
+/// Name of the value with the position of a copy, in its target.
 pub const PROGRESS: &str = "copy";
 
-/// The values that are copied, in this order. The register is the last one: it is never behind a number in the copy.
+/// Names of the copied values, in this order. The register is last, so that it is not behind any number in the copy.
 pub const COPIED_VALUES: [&str; 3] = [SECRET_VALUE, gate::NAME, REGISTER];
 
-/// The values that are not copied: they describe processes, queues or the store itself. `audit-head` is copied with the audit
-/// trail. Values with the prefix `leases-` are not copied either.
+/// Names of values that are not copied, because they describe processes, queues or the store itself. `audit-head` is
+/// copied with the audit trail. Values with the prefix `leases-` are not copied either.
 pub const SKIPPED_VALUES: [&str; 9] = [
     AUDIT_HEAD,
     recovered::NAME,
@@ -34,11 +34,11 @@ pub const SKIPPED_VALUES: [&str; 9] = [
     "ring-secret-fingerprint",
 ];
 
-/// Maximum number of attempts to replace a value. Nothing else writes to the target.
+/// Maximum number of attempts to replace a value. They suffice, because nothing else writes to the target.
 const ATTEMPTS_MAX: u32 = 5;
 
 impl Copier<'_> {
-    /// Copies the values, or writes the advanced ones.
+    /// Writes each value to the target: the advanced value if there is one, and the value of the source otherwise.
     pub(super) async fn copy_values(&self) -> Result<(), StoreFault> {
         let advanced: &[(&str, String)] = match &self.options.values {
             FinalValues::OfSource => &[],
@@ -54,7 +54,6 @@ impl Copier<'_> {
         Ok(())
     }
 
-    /// Copies a value, if the source has it.
     pub(super) async fn copy_value(&self, name: &str) -> Result<(), StoreFault> {
         match self.step(|| self.source.sync.get(name)).await? {
             Some(stored) => self.put_value(name, &stored.value).await,
@@ -67,7 +66,7 @@ impl Copier<'_> {
     }
 }
 
-/// Writes a value whatever is there. For a target that nothing else uses.
+/// Replaces a value in a store that nothing else uses.
 pub(super) async fn overwrite(sync: &Arc<dyn SyncStore>, name: &str, value: &str) -> Result<(), StoreFault> {
     for _ in 0..ATTEMPTS_MAX {
         let stored = sync.get(name).await?;

@@ -17,25 +17,25 @@ use crate::ports::fault::StoreFault;
 use crate::ports::queue::{Backlog, QueueName, WorkQueue};
 use crate::ports::world::World;
 
-/// Maximum age of a reading that is returned again.
+/// Maximum age of a reading that is reused.
 pub const READING_AGE_MAX: Duration = Duration::from_secs(5);
 
 /// The backlog of all queues and batches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Demand {
-    /// Number of messages, including invisible ones. One message contains many transactions.
+    /// Number of messages, including invisible ones. A message contains many transactions.
     pub depth: u64,
-    /// Messages in queues with a visible message. If a queue has none, all of its messages are leased or delayed, and
-    /// a further worker would receive nothing.
+    /// Number of messages in queues that have a visible message. In all other queues every message is leased or
+    /// delayed, so another worker would receive nothing.
     pub waiting: u64,
-    /// Age of the oldest visible message; zero when none is visible.
+    /// Age of the oldest visible message; zero if none is visible.
     pub oldest_age: Duration,
-    /// What is left of open batches.
+    /// The remaining work of open batches.
     pub batches: BatchBacklog,
 }
 
 impl Demand {
-    /// Returns the demand of these backlogs of queues, at that time, and of batches.
+    /// Computes the demand at a time from the backlogs of queues and batches.
     pub fn of(backlogs: impl IntoIterator<Item = Backlog>, now: Timestamp, batches: BatchBacklog) -> Self {
         let start = Self { batches, ..Self::default() };
         backlogs.into_iter().fold(start, |demand, Backlog { depth, head_inserted_at, .. }| {
@@ -51,16 +51,16 @@ impl Demand {
     }
 }
 
-/// The fault of a reading; all callers that waited for it share it.
+/// The fault of a reading, shared by all callers that waited for it.
 pub type SharedFault = Arc<StoreFault>;
 
 type Answer = Result<Demand, SharedFault>;
 
-/// Reads the demand. Calls within [`READING_AGE_MAX`] after the start of a reading share it, even if it failed: the
+/// Reads the demand. Calls within [`READING_AGE_MAX`] after the start of a reading share its result or fault, so the
 /// number of storage requests does not depend on the number of callers.
 pub struct DemandWatch {
     configured: u16,
-    /// The queues, including those of earlier configurations, which are read once.
+    /// The queues, including queues of earlier configurations. Determined once.
     queues: Arc<OnceCell<Vec<QueueName>>>,
     queue: Arc<dyn WorkQueue>,
     batches: Arc<OpenBatches>,
@@ -104,7 +104,7 @@ impl DemandWatch {
         answer.await
     }
 
-    /// Starts a reading in a task of its own: other callers wait for it even if the first one is canceled.
+    /// Starts a reading as a separate task, so that it completes for other callers even if the first one is canceled.
     fn begin_reading(&self) -> Shared<BoxFuture<'static, Answer>> {
         let (sender, answer) = oneshot::channel();
         let (queue, queues, world) =

@@ -1,7 +1,7 @@
-//! The number of workers that are wanted: a pure function of the backlog, the age target and the time.
+//! The number of workers needed, as a pure function of the backlog, the age target and the time.
 //!
 //! Kubernetes reads the number over HTTP; `postonce-worker --scale` applies it on one machine. [`DemandWatch`] reads
-//! the backlog, at most once per interval; [`StabilizationWindow`] prevents the number of workers from oscillating.
+//! the backlog at most once per interval. [`StabilizationWindow`] keeps the number of workers from oscillating.
 
 mod demand;
 mod schedule;
@@ -29,33 +29,31 @@ pub struct ScalingPolicy {
     pub workers_max: u32,
     /// Minimum number of workers at scheduled times.
     pub floors: Schedule,
-    /// How long fewer workers must have been wanted before workers are stopped.
+    /// How long fewer workers must have been needed before workers are stopped.
     pub down_delay: Duration,
 }
 
-/// The number of workers that are wanted, and its reasons.
+/// The number of workers needed, and how it was computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WorkersWanted {
-    /// The number: the maximum of backlog and schedule, within the limits.
+    /// The maximum of backlog and schedule, within the limits.
     pub workers: u32,
-    /// The number for the backlog; 0 if no message and no batch waits.
+    /// The number needed for the backlog; 0 if neither a message nor a batch waits.
     pub for_backlog: u32,
-    /// The number for the schedule; 0 if no entry matches.
+    /// The scheduled minimum; 0 if no entry matches.
     pub floor: u32,
 }
 
-/// Returns the number of workers that are wanted.
+/// Returns the number of workers needed.
 ///
-/// To post the waiting messages within the age target, `waiting / (rate × target)` workers are needed. As long as
-/// the oldest message is younger than the target, this number is enough for each message, because earlier messages are
-/// posted first. If the oldest message is late, the rate or the number of workers was overestimated, and the number
-/// grows in proportion to the delay.
+/// Posting the waiting messages within the age target takes `waiting / (rate × target)` workers. While the oldest message
+/// is younger than the target, this suffices for every message, because older messages are posted first. If the oldest
+/// message is late, the rate or the number of workers was overestimated, and the result grows in proportion to the delay.
 ///
-/// Open batches are work beside the messages: a full commit of their items counts as one message that is in time.
+/// Open batches are additional work: a full commit of their items counts as one message that is not late.
 ///
-/// The number is at most one worker per full receive that waits, and per chunk of a batch that can be posted: further
-/// workers would receive nothing. So an old message that cannot be posted at present does not start workers that could
-/// not post it either.
+/// The result is at most one worker per full receive that waits and per chunk that can be posted, because further
+/// workers would receive nothing. An old message that cannot be posted now therefore does not start more workers.
 pub fn workers_wanted(demand: &Demand, policy: &ScalingPolicy, now: Timestamp) -> WorkersWanted {
     let for_backlog = for_backlog(demand, policy);
     let floor = policy.floors.floor(now);
@@ -76,7 +74,7 @@ fn for_backlog(demand: &Demand, policy: &ScalingPolicy) -> u32 {
     u32::try_from(workers).unwrap_or(u32::MAX)
 }
 
-/// Returns a constant above zero in the type of the computation.
+/// Converts a constant to the type of the computation, at least 1.
 fn wide(number: usize) -> u128 {
     u128::try_from(number).unwrap_or(u128::MAX).max(1)
 }

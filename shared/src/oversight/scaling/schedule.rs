@@ -1,4 +1,4 @@
-//! Schedules for known peaks: a minimum number of workers at the minutes that a cron expression matches.
+//! Schedules for known peaks: a minimum number of workers while a cron expression matches.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use cronexpr::{Crontab, MakeTimestamp};
 
 use crate::domain::time::Timestamp;
 
-/// Minimum numbers of workers at scheduled times, such as `* 7-9 * * MON = 4; * * 24-31 12 * = 6`.
+/// Scheduled minimum numbers of workers, such as `* 7-9 * * MON = 4; * * 24-31 12 * = 6`.
 #[derive(Debug, Clone, Default)]
 pub struct Schedule(Vec<Floor>);
 
@@ -29,7 +29,7 @@ pub struct InvalidSchedule {
 }
 
 impl TimeZone {
-    /// Returns the zone of that name; `None` if the database does not contain it.
+    /// Returns the time zone with this name; `None` if the database does not contain it.
     pub fn named(name: &str) -> Option<Self> {
         jiff::tz::TimeZone::get(name).ok()?;
         Some(Self(name.to_owned()))
@@ -43,17 +43,17 @@ impl fmt::Display for TimeZone {
 }
 
 impl Schedule {
-    /// Parses `cron expression = number` entries, separated by `;`. The expressions have the five fields of cron
-    /// (minute, hour, day of month, month, day of week), evaluated in the time zone.
+    /// Parses entries of the form `cron expression = number`, separated by `;`. An expression has the five fields of
+    /// cron (minute, hour, day of month, month, day of week), evaluated in the time zone.
     ///
     /// # Errors
-    /// [`InvalidSchedule`] for the first invalid part.
+    /// [`InvalidSchedule`] for the first invalid entry.
     pub fn parse(text: &str, zone: &TimeZone) -> Result<Self, InvalidSchedule> {
         let parts = text.split(';').map(str::trim).filter(|part| !part.is_empty());
         parts.map(|part| Floor::parse(part, zone)).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Returns the minimum number of workers at that time: the maximum of all matching entries, or 0.
+    /// Returns the minimum number of workers at a time: the maximum of all matching entries, or 0.
     pub fn floor(&self, now: Timestamp) -> u32 {
         let matching = self.0.iter().filter(|floor| floor.holds(now));
         matching.map(|floor| floor.workers).max().unwrap_or(0)
@@ -78,7 +78,7 @@ impl Floor {
         }
         let minutes = cronexpr::parse_crontab(&format!("{} {zone}", fields.join(" ")));
         let minutes = minutes.map_err(|error| {
-            // The message of the crate shows the position on a separate line; only the last line is used.
+            // The crate's message shows the position on a separate line. Only the last line is used.
             let text = error.to_string();
             let reason = text.rsplit_once("^ ").map_or(text.as_str(), |(_, reason)| reason);
             refuse(&format!("is not a cron expression: {reason}"))
@@ -87,7 +87,7 @@ impl Floor {
     }
 
     fn holds(&self, now: Timestamp) -> bool {
-        // Every timestamp is within the range of the crate.
+        // Cannot fail: every timestamp is within the range of the crate.
         let now = MakeTimestamp::from_millisecond(now.unix_ms());
         now.and_then(|now| self.minutes.matches(now)).unwrap_or(false)
     }

@@ -1,28 +1,28 @@
-//! A number that follows the wanted number upward at once, and downward after a delay.
+//! Follows the wanted number of workers upward immediately, and downward after a delay.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Prevents the number of workers from oscillating.
+/// Keeps the number of workers from oscillating.
 ///
-/// More work needs more workers at once. Workers are stopped only if fewer were wanted during the whole delay: between
-/// two bursts a queue is empty for a moment, and a worker that is drained then has lost its cache when the next burst
-/// arrives. So the result is the maximum of the numbers that were wanted within the delay.
+/// The result is the maximum of the numbers wanted within the delay: more work needs more workers immediately, but
+/// workers are stopped only if fewer were wanted during the whole delay. Between two bursts a queue is empty for a
+/// moment, and a worker stopped then would lose its cache before the next burst.
 #[derive(Debug)]
 pub struct StabilizationWindow {
     delay: Duration,
-    /// Times and wanted numbers, in the order of time, each number higher than all later ones. A number that is
-    /// followed by a higher one cannot become the maximum again.
+    /// Times and wanted numbers in time order, each number higher than all later ones. A number followed by a higher
+    /// one can never be the maximum again.
     recent: VecDeque<(Duration, u32)>,
 }
 
 impl StabilizationWindow {
-    /// Creates the filter.
+    /// Creates the filter with this delay.
     pub const fn new(delay: Duration) -> Self {
         Self { delay, recent: VecDeque::new() }
     }
 
-    /// Records the number that is wanted at that time (since any fixed start), and returns the number to run.
+    /// Records the number wanted at a time (since any fixed start), and returns the number to run.
     pub fn follow(&mut self, at: Duration, wanted: u32) -> u32 {
         while self.recent.back().is_some_and(|(_, earlier)| *earlier <= wanted) {
             self.recent.pop_back();
@@ -49,7 +49,7 @@ mod tests {
             (10, 2, 4),
             (15, 3, 4),
             (65, 1, 4),
-            // The 4 was wanted more than 60 s ago; the 3 was not.
+            // The 4 was wanted more than 60 s ago, the 3 was not.
             (66, 1, 3),
             (75, 1, 3),
             (76, 1, 1),

@@ -41,7 +41,7 @@ fn workers_follow_backlog_age_and_schedule_within_the_limits() {
     check((1_000, 0, FRIDAY), (1, 1, 0));
     check((1_001, 0, FRIDAY), (2, 2, 0));
     check((5_000, 10, FRIDAY), (5, 5, 0));
-    // With twice the promised delay, twice as many workers are wanted.
+    // At twice the age target, twice as many workers are needed.
     check((1_000, 20, FRIDAY), (2, 2, 0));
     check((1_000, 21, FRIDAY), (3, 3, 0));
     check((20_000, 0, FRIDAY), (8, 20, 0));
@@ -70,7 +70,7 @@ fn a_batch_wants_more_workers_but_not_more_than_it_has_chunks() {
     check(0, (1_000_000, 600), 11);
     check(0, (1_000_000, 3), 3);
     check(0, (1_000_000, 0), 0);
-    // Together with single requests.
+    // Combined with single requests.
     check(500, (49_000, 25), 1);
     check(500, (49_001, 25), 2);
     check(u64::MAX, (u64::MAX, u64::MAX), u32::MAX);

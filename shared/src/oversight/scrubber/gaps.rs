@@ -1,11 +1,11 @@
-//! Records order numbers that were not recorded behind their postings, because a process ended before: a round compares the
-//! postings that it reads with the index.
+//! Records order numbers whose process crashed before it recorded them. A round compares the postings that it reads with
+//! the index.
 //!
-//! A complete round has compared all postings before its start. So the next one leaves these out, and reads only the part of
-//! the index with recent numbers, which one operation returns by ten thousands.
+//! A complete round has compared all postings before its start. The next round skips these, and reads only the recent part
+//! of the index, of which one operation returns tens of thousands of numbers.
 //!
-//! A step spends few operations on the index, and postings that are not compared yet wait for the next steps. If too many wait,
-//! or a process ends while some do, they are left out, and the next round compares again what this one did.
+//! A step spends few operations on the index; postings that are not compared yet wait for later steps. If too many wait,
+//! or the process ends while some wait, they are skipped, and the next round compares the postings of this round again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -22,20 +22,18 @@ use crate::ports::fault::{StoreFault, chain};
 use crate::ports::ledger::StoredTransaction;
 use crate::ports::order_number_index::{OrderNumberIndex, RecordedNumbers, block_of};
 
-/// Time after a posting within which its process may still record it. It also covers differences of clocks.
+/// How long after a posting its process may still record it. Includes clock differences.
 const RECORDING_TIME: Duration = Duration::from_secs(30 * 60);
-/// Reads of the index in a step. They do not delay the walk, so they are few.
+/// Maximum number of index reads per step. They do not delay the walk, so they are few.
 const READS_MAX: u32 = 4;
-/// Writes of missing numbers in a step, each for a block. Many numbers are missing after a restore.
+/// Maximum number of writes of missing numbers per step, one per block. Many numbers are missing after a restore.
 const WRITES_MAX: u32 = 4;
-/// Steps that are made for waiting postings at the end of a round.
+/// Maximum number of steps for waiting postings at the end of a round.
 const LAST_STEPS_MAX: u32 = 500;
-/// Postings that wait at most.
 const WAITING_MAX: usize = 50_000;
-/// Parts of the index that are kept in memory at most.
+/// Maximum number of index parts in memory.
 const PARTS_MAX: usize = 1000;
 
-/// A posting that the walk has read.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Posting {
     number: OrderNumber,
@@ -43,10 +41,10 @@ struct Posting {
     posted_at: Timestamp,
 }
 
-/// A part of the index as it was read.
+/// A part of the index, as read.
 #[derive(Debug)]
 struct Part {
-    /// The first block after it; `None` for the end of the index.
+    /// The first block after this part; `None` at the end of the index.
     next_block: Option<u64>,
     recorded: RoaringTreemap,
     read_at: Timestamp,
@@ -61,23 +59,22 @@ pub(super) struct Comparison {
     waiting: BTreeSet<Posting>,
     /// By first block.
     parts: BTreeMap<u64, Part>,
-    /// Whether no posting of the round was left out so far.
+    /// Whether the round has skipped no posting so far.
     is_complete: bool,
 }
 
 impl Comparison {
-    /// Begins the comparison of a round, or continues it.
+    /// Starts or continues the comparison of a round.
     pub(super) fn of(round: Option<&Round>) -> Self {
         let is_complete = round.is_some_and(|round| round.compares_numbers);
         Self { read: Vec::new(), waiting: BTreeSet::new(), parts: BTreeMap::new(), is_complete }
     }
 
-    /// Returns whether all postings that were read so far are compared.
+    /// Returns whether all postings read so far are compared.
     pub(super) fn is_complete(&self) -> bool {
         self.is_complete && self.waiting.is_empty()
     }
 
-    /// Adds a transaction that the walk has read.
     pub(super) fn add(&mut self, stored: &StoredTransaction) {
         if let Some(Outcome::Posted { order_number, posted_at, .. }) = &stored.outcome {
             let (number, key, posted_at) = (*order_number, stored.submission.key.clone(), *posted_at);
@@ -85,7 +82,7 @@ impl Comparison {
         }
     }
 
-    /// Returns whether the number is recorded, as far as a part of the index that was read late enough shows it.
+    /// Returns whether the number is recorded; `None` if no part of the index that was read late enough shows it.
     fn is_recorded(&self, posting: &Posting) -> Option<bool> {
         let block = block_of(posting.number);
         let (_, part) = self.parts.range(..=block).next_back()?;
@@ -109,7 +106,7 @@ impl Comparison {
     }
 }
 
-/// What a step did with the index.
+/// Index operations and recorded numbers of a step.
 #[derive(Debug, Default)]
 struct Done {
     reads: u32,
@@ -118,7 +115,7 @@ struct Done {
 }
 
 impl Scrubber {
-    /// Compares postings with the index, and records missing numbers; at the end of a round all that wait.
+    /// Compares postings with the index, and records missing numbers. Handles all waiting postings at the end of a round.
     pub(super) async fn record_missing_numbers(&self, claimed: &mut Claimed, is_end: bool) {
         let (Some(active), Some(round)) = (&mut claimed.walk, &mut claimed.state.round) else { return };
         let comparison = &mut active.comparison;
@@ -158,7 +155,7 @@ impl Scrubber {
         self.status.operations.add(operations);
     }
 
-    /// Notes at the end of a round which postings need not be compared again.
+    /// Notes at the end of a complete round which postings need not be compared again.
     pub(super) fn conclude_numbers(&self, claimed: &mut Claimed, round: &Round) {
         if round.compares_numbers {
             let until = Timestamp::from_unix_ms(round.started_at).before(RECORDING_TIME);
@@ -167,14 +164,14 @@ impl Scrubber {
     }
 }
 
-/// Notes whether all postings before the place are compared, so that the state can be saved with it.
+/// Notes whether all postings before the place are compared. Called before the state is saved.
 pub(super) fn note(claimed: &mut Claimed) {
     if let (Some(active), Some(round)) = (&claimed.walk, &mut claimed.state.round) {
         round.compares_numbers = active.comparison.is_complete();
     }
 }
 
-/// Compares waiting postings in the order of their numbers, with a few operations. The others wait on.
+/// Compares waiting postings in number order with a few operations. Postings that are not compared stay in `waiting`.
 async fn compare(
     index: &dyn OrderNumberIndex,
     comparison: &mut Comparison,
@@ -197,7 +194,7 @@ async fn compare(
         match comparison.is_recorded(&posting) {
             Some(true) => {}
             Some(false) => missing.entry(block).or_default().push(posting),
-            // The step has no reads left, or the response of the store was empty.
+            // The step has no reads left, or the response was empty.
             None => drop(comparison.waiting.insert(posting)),
         }
     }

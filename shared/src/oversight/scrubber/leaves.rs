@@ -1,10 +1,11 @@
-//! Anchors that rounds make: the leaves are collected when the rows of their accounts are read, and written in parts. The
-//! state contains the list as far as it was written, together with the place, so that another process continues both.
+//! Anchors made by rounds. Leaves are collected when the account rows are read, and written in parts. The state contains
+//! the progress of the list together with the place, so that another process can continue both.
 //!
-//! Leaves after the place are kept until the place has passed them: a process that continues there collects them again. The
-//! row of an account is the first of its rows, so each leaf is collected exactly once.
+//! Leaves after the saved place stay in memory until the place has passed them, because a process that continues there
+//! collects them again. The account row comes first among the rows of an account, so each leaf is collected exactly once.
 //!
-//! Two processes can scrub for some time, and write parts of the same list. So the list is read again before it is signed.
+//! Two processes can scrub for a while and write parts of the same list. The list is therefore read again before it is
+//! signed.
 
 use std::time::Duration;
 
@@ -26,15 +27,15 @@ use crate::ports::fault::{EVIDENCE, StoreFault, chain};
 pub struct Anchoring {
     /// Signs the anchors.
     pub signer: AnchorSigner,
-    /// The folder to which they are written.
+    /// The folder in which anchors are written as files.
     pub folder: Option<AnchorFolder>,
 }
 
-/// The leaves of a walk that are not written yet.
+/// Collected leaves that are not written yet.
 #[derive(Default)]
 pub(super) struct Collected {
     leaves: Vec<Leaf>,
-    /// Number of those before the place.
+    /// Number of leaves before the place.
     before_place: usize,
 }
 
@@ -43,12 +44,12 @@ impl Collected {
         self.leaves.push(Leaf::of(account));
     }
 
-    /// The place is after all leaves now.
+    /// Records that the place is now after all leaves.
     pub(super) const fn reach_place(&mut self) {
         self.before_place = self.leaves.len();
     }
 
-    /// Returns the next part of at least this many leaves before the place.
+    /// Returns the next part, if at least `min` leaves before the place are left.
     fn part(&self, min: usize) -> Option<&[Leaf]> {
         let leaves = self.leaves.get(..self.before_place.min(PART_LEAVES_MAX))?;
         (!leaves.is_empty() && leaves.len() >= min).then_some(leaves)
@@ -61,12 +62,12 @@ impl Collected {
 }
 
 impl Scrubber {
-    /// Makes anchors, too.
+    /// Makes the rounds of this scrubber also make anchors.
     pub fn make_anchors(&mut self, anchoring: Anchoring) {
         self.anchoring = Some(anchoring);
     }
 
-    /// Begins a list with a round if an anchor is due.
+    /// Starts a list with a round if an anchor is due.
     pub(super) async fn begin_list(&self) -> Option<ListProgress> {
         let begun = self.anchoring.as_ref()?.signer.begin_if_due().await;
         begun.unwrap_or_else(|fault| {
@@ -75,7 +76,7 @@ impl Scrubber {
         })
     }
 
-    /// Gives up the list of the round if this process cannot collect the leaves.
+    /// Drops the list of the round if this process has no key and does not collect leaves.
     pub(super) fn drop_list_without_key(&self, claimed: &mut Claimed) {
         if self.anchoring.is_none()
             && let Some(round) = &mut claimed.state.round
@@ -84,7 +85,8 @@ impl Scrubber {
         }
     }
 
-    /// Writes full parts; at the end of a round also the rest, and makes the anchor. Returns the pause after it.
+    /// Writes full parts. At the end of a round, also writes the rest and makes the anchor. Returns the pause to make
+    /// after it.
     pub(super) async fn continue_list(&self, claimed: &mut Claimed, is_end: bool) -> Duration {
         let Some(anchoring) = &self.anchoring else { return Duration::ZERO };
         let written = if is_end {
@@ -102,7 +104,7 @@ impl Scrubber {
                 fill_folder(anchoring).await;
             }
             Ok(()) => {}
-            // Before the end, the part is written by a later step.
+            // Before the end of the round, a later step writes the part.
             Err(fault) => warn!("The leaves of an anchor were not written: {}", chain(&fault)),
         }
         let operations = anchoring.signer.take_operations();
@@ -110,17 +112,16 @@ impl Scrubber {
         if let Some(round) = &mut claimed.state.round {
             round.operations = round.operations.saturating_add(operations);
         }
-        // A large list costs many operations at once; the claim must be renewed meanwhile.
+        // A large list takes many operations at once, but the claim must be renewed meanwhile.
         let interval = self.interval.unwrap_or_default();
         interval.saturating_mul(u32::try_from(operations).unwrap_or(u32::MAX)).min(SAVE_INTERVAL)
     }
 
-    /// Writes the leaves before the place, so that the state can be saved with it.
     pub(super) async fn write_leaves_before_place(&self, claimed: &mut Claimed) -> Result<(), Interruption> {
         Ok(self.write_parts(claimed, 1).await?)
     }
 
-    /// Writes parts of at least this many leaves.
+    /// Writes parts of at least `min` leaves.
     async fn write_parts(&self, claimed: &mut Claimed, min: usize) -> Result<(), StoreFault> {
         let (Some(anchoring), Some(active)) = (&self.anchoring, &mut claimed.walk) else { return Ok(()) };
         let Some(Round { list: Some(list), .. }) = &mut claimed.state.round else {
@@ -166,7 +167,7 @@ impl Scrubber {
         self.add_findings(claimed, findings);
     }
 
-    /// Adds findings to the state and to the round in progress.
+    /// Adds findings to the state and to the current round.
     pub(super) fn add_findings(&self, claimed: &mut Claimed, findings: Vec<Finding>) {
         for finding in findings {
             self.status.findings.add(1);

@@ -1,4 +1,4 @@
-//! The number of open dead letters, as the process that scrubs counts it for metrics.
+//! Counts open dead letters for metrics, in the process that scrubs.
 
 use std::time::Duration;
 
@@ -9,20 +9,18 @@ use crate::ports::Store;
 use crate::ports::fault::chain;
 use crate::ports::world::World;
 
-/// Shortest interval between two counts.
 const INTERVAL_MIN: Duration = Duration::from_secs(10 * 60);
-/// A count is made at most after this many reads of a round, so that it takes a small part of the operations of a day.
+/// Minimum interval between two counts in reads of a round, so that counting takes a small part of the daily operations.
 const READS_PER_COUNT: u32 = 4;
 
 /// Counts the open dead letters from time to time.
 #[derive(Debug, Default)]
 pub(super) struct LetterCount {
-    /// Uptime of the last count.
     counted: Option<Duration>,
 }
 
 impl LetterCount {
-    /// Counts them if that is due, in a step of a scrubber that reads once in `interval`.
+    /// Counts the letters if that is due. `interval` is the time between two reads of the scrubber.
     pub(super) async fn refresh(
         &mut self,
         store: &Store,

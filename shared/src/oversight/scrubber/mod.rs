@@ -1,21 +1,20 @@
-//! The scrubber walks over all rows of the store, again and again, at a limited rate.
+//! The scrubber repeatedly walks over all rows of the store at a limited rate.
 //!
-//! 1. **Claim.** One process at a time scrubs. It writes a claim into the shared [`State`], and the place from time to time,
-//!    so that another process continues there when it ends.
-//! 2. **Ended processes.** A process that ends regularly removes its registry entry. If an entry is stale, the process may
-//!    have left accepted transactions without a message: then all accepted transactions are examined at full speed.
-//! 3. **Rounds.** A round reads each row once. It audits each account as `verify` does, except that order numbers of
-//!    different accounts are not compared. Accepted transactions without a message are enqueued again
-//!    ([`Repair`]), so a round is the longest time for which one can be forgotten. Rows that cannot be read
-//!    are reported, and the walk continues.
+//! 1. **Claim.** One process at a time scrubs. It writes a claim and, from time to time, its place into the shared
+//!    [`State`], so that another process can continue there.
+//! 2. **Crashed processes.** A process that stops normally removes its registry entry. A stale entry means that a process
+//!    may have left accepted transactions without a message. All accepted transactions are then examined at full speed.
+//! 3. **Rounds.** A round reads each row once. It audits each account like `verify`, but does not compare the order
+//!    numbers of different accounts. Accepted transactions without a message are enqueued again ([`Repair`]), so a lost
+//!    transaction waits for at most one round. Unreadable rows are reported, and the walk continues.
 //!
-//! A round that another process continues does not audit the account at its place, only each of its pages.
+//! When another process continues a round, it checks the pages of the current account one by one instead of auditing it.
 //!
-//! A round also records order numbers that are missing in their index ([`gaps`]), and once a day it collects the
-//! leaves of an anchor ([`leaves`]), if the process has the key for it.
+//! A round also records order numbers that are missing in their index ([`gaps`]). Once a day it collects the leaves of an
+//! anchor ([`leaves`]), if the process has the signing key.
 //!
-//! The rate is a number of reads per day, so its cost does not depend on the size of the ledger; the time of a round does,
-//! and is reported.
+//! The rate is a number of reads per day, so the cost does not depend on the size of the ledger. The duration of a round
+//! does, and is reported.
 
 mod gaps;
 mod leaves;
@@ -56,20 +55,18 @@ use crate::ports::world::{World, WorldExt as _};
 use crate::protocol::recover::{RecoveryScope, Repair};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
-/// Shortest time from the start of a round to the start of the next one, so that a small store costs few operations.
+/// Minimum time between the starts of two rounds, so that a small store costs few operations.
 const ROUND_INTERVAL: Duration = Duration::from_secs(3600);
-/// Validity of a claim from its last renewal.
+/// Validity of a claim after its last renewal.
 const CLAIM_TIME: Duration = Duration::from_secs(2 * 3600);
-/// Interval at which the state is written during a round, and the claim during a recovery.
+/// Interval at which the state is saved during a round, and the claim is renewed during a recovery.
 const SAVE_INTERVAL: Duration = Duration::from_secs(15 * 60);
-/// Interval at which a process checks whether the process that scrubs has ended.
+/// Interval at which a process checks whether the claim of another process has ended.
 const CLAIM_CHECK_INTERVAL: Duration = Duration::from_secs(30 * 60);
-/// Pause after a fault of the store.
 const FAULT_PAUSE: Duration = Duration::from_secs(60);
-/// Storage operations for enqueueing a transaction again: mark, send, and reads of gate and queue.
+/// Storage operations to enqueue a transaction again: mark, send, and reads of gate and queue.
 const OPERATIONS_PER_REPAIR: u64 = 4;
 
-/// Collects the findings of a step.
 #[derive(Default)]
 struct Found(Mutex<Vec<Finding>>);
 
@@ -83,7 +80,7 @@ impl Watcher for Found {
     fn progressed(&self, _: &Totals) {}
 }
 
-/// What the process knows while it has the claim.
+/// State of a process that holds the claim.
 struct Claimed {
     process: ProcessId,
     state: State,
@@ -92,24 +89,23 @@ struct Claimed {
     walk: Option<ActiveWalk>,
 }
 
-/// The walk of the round in progress.
 struct ActiveWalk {
     walk: Walk,
     salt: Nonce,
-    /// The first pass over the current account; `None` if the round was continued within it.
+    /// The first pass over the current account; `None` if the round was continued within the account.
     pass: Option<FirstPass>,
-    /// The accepted transactions that were read and not examined yet.
+    /// Accepted transactions that were read but not examined yet.
     accepted: Vec<StoredTransaction>,
     collected: Collected,
     comparison: Comparison,
 }
 
-/// When and how fast a process scrubs.
+/// Rate and start delay of the scrubber.
 #[derive(Debug, Clone, Copy)]
 pub struct ScrubberTerms {
-    /// Storage operations per day; with 0 there are no rounds, only recoveries after the end of a process.
+    /// Storage operations per day. With 0 there are no rounds, only recoveries after crashes.
     pub operations_per_day: u32,
-    /// Time from the start of the process to the first step; a random time of up to as much is added.
+    /// Delay from the start of the process to the first step. A random time up to the same length is added.
     pub delay: Duration,
 }
 
@@ -124,7 +120,7 @@ pub struct Scrubber {
     /// Time per storage operation; `None` if there are no rounds.
     interval: Option<Duration>,
     claimed: Option<Claimed>,
-    /// Time until the first step that does something; `None` after it.
+    /// Delay before the first step; `None` afterwards.
     delay: Option<Duration>,
     letters: LetterCount,
     /// `None` if the process makes no anchors.
@@ -132,7 +128,7 @@ pub struct Scrubber {
 }
 
 impl Scrubber {
-    /// Creates the scrubber of a process, which keeps its `status` up to date.
+    /// Creates the scrubber of a process. It keeps `status` up to date.
     pub fn new(
         store: &Store,
         repair: Repair,
@@ -156,8 +152,8 @@ impl Scrubber {
         }
     }
 
-    /// Makes one step, with about one read of the store. Returns the time until the next one. Faults are logged; the next
-    /// step tries again. If a step is cancelled, or the process ends, another process continues at the last saved place.
+    /// Makes one step with about one read of the store. Returns the time until the next step. Faults are logged, and the
+    /// next step retries. If a step is cancelled or the process ends, another process continues at the last saved place.
     pub async fn step(&mut self) -> Duration {
         if let Some(delay) = self.delay.take() {
             return delay.saturating_add(self.world.jitter(delay));
@@ -184,7 +180,7 @@ impl Scrubber {
     async fn try_step(&mut self) -> Result<Duration, Interruption> {
         let Some(mut claimed) = self.claimed.take() else { return self.try_claim().await };
         let stepped = self.step_claimed(&mut claimed).await;
-        // After a fault of a write the revision is unknown: the claim is taken again, from what is stored.
+        // After a failed write the revision is unknown. The claim is then acquired again from the stored state.
         if !matches!(stepped, Err(Interruption::Displaced)) && claimed.revision.is_some() {
             self.claimed = Some(claimed);
         }
@@ -235,14 +231,14 @@ impl Scrubber {
         Ok(due_in.map_or(CLAIM_CHECK_INTERVAL, |due_in| due_in.min(CLAIM_CHECK_INTERVAL)))
     }
 
-    /// Returns the time until the next round begins; `None` if there are no rounds.
+    /// Returns the time until the next round starts; `None` if there are no rounds.
     fn next_round_in(&self, state: &State) -> Option<Duration> {
         self.interval?;
         let Some(last) = &state.last_round else { return Some(Duration::ZERO) };
         Some(Timestamp::from_unix_ms(last.started_at).after(ROUND_INTERVAL).since(self.world.now()))
     }
 
-    /// Requests a recovery if processes ended without notice.
+    /// Requests a recovery if processes crashed.
     fn note_ended(&self, state: &mut State, registered: &[RegisteredProcess]) {
         let ended = state.note_ended(registered, self.world.now());
         if ended > 0 {
@@ -260,7 +256,7 @@ impl Scrubber {
         self.world.uptime().saturating_sub(claimed.saved_at)
     }
 
-    /// Writes the state with a renewed claim.
+    /// Saves the state with a renewed claim.
     async fn save(&self, claimed: &mut Claimed) -> Result<(), Interruption> {
         self.write_leaves_before_place(claimed).await?;
         gaps::note(claimed);
@@ -274,7 +270,7 @@ impl Scrubber {
         Ok(())
     }
 
-    /// Examines all accepted transactions at full speed. Renews the claim meanwhile.
+    /// Examines all accepted transactions at full speed, and renews the claim meanwhile.
     async fn recover(&self, claimed: &mut Claimed) -> Result<(), Interruption> {
         let requested_at = claimed.state.recovery_requested.unwrap_or_default();
         let mut recovery = self.repair.recover(RecoveryScope::Old).boxed();
@@ -297,7 +293,7 @@ impl Scrubber {
         self.save(claimed).await
     }
 
-    /// Begins the walk of a round, or continues it where it was saved.
+    /// Starts the walk of a round, or continues it at the saved place.
     fn begin_walk(&self, claimed: &mut Claimed) {
         let salt = self.world.nonce();
         let found = Found::default();
@@ -310,7 +306,6 @@ impl Scrubber {
         claimed.walk = Some(ActiveWalk { walk, salt, pass, accepted, collected, comparison });
     }
 
-    /// Reads the next rows of the round, and examines them.
     async fn continue_round(&self, claimed: &mut Claimed) -> Result<Duration, Interruption> {
         let Some(active) = &mut claimed.walk else { return Ok(Duration::ZERO) };
         let found = Found::default();
@@ -332,14 +327,14 @@ impl Scrubber {
         self.examine(claimed, &accepted).await;
         self.record_missing_numbers(claimed, stepped.as_ref().is_ok_and(|is_end| *is_end)).await;
         if stepped.as_ref().is_err_and(|fault| !fault.is_transient()) {
-            // For example a place that the store does not know any more. The next step begins a new round.
+            // For example, a cursor that the store no longer knows. The next step starts a new round.
             (claimed.walk, claimed.state.round) = (None, None);
         }
         let pause = self.continue_list(claimed, stepped.as_ref().is_ok_and(|is_end| *is_end)).await;
         if stepped? {
             self.end_round(claimed).await?;
         } else if self.since_saved(claimed) >= SAVE_INTERVAL {
-            // A round can take days, and ended processes must be noticed earlier.
+            // A round can take days, and crashes must be noticed earlier.
             self.search_ended(claimed).await?;
             self.save(claimed).await?;
         }
@@ -347,8 +342,8 @@ impl Scrubber {
         Ok(interval.saturating_mul(u32::try_from(reads).unwrap_or(u32::MAX)).saturating_add(pause))
     }
 
-    /// Examines the accepted transactions of a step. What they cost does not delay the walk: if a queue was lost, its work
-    /// is enqueued again without waiting.
+    /// Examines the accepted transactions of a step. Their cost does not slow down the walk: after the loss of a queue,
+    /// its work is enqueued again without delay.
     async fn examine(&self, claimed: &mut Claimed, accepted: &[StoredTransaction]) {
         let Some(round) = &mut claimed.state.round else { return };
         let mut examination = round.examination();
@@ -360,14 +355,14 @@ impl Scrubber {
         round.operations = round.operations.saturating_add(operations);
         self.status.operations.add(operations);
         self.status.enqueued.add(enqueued);
-        // The next round finds them again.
+        // The next round finds these transactions again.
         if let Err(fault) = examined {
             round.leaves_out_some();
             warn!("The scrubber could not enqueue lost work: {}", chain(&fault));
         }
     }
 
-    /// Adds rows to the audits of their accounts until the next read is due. Returns whether the round is at its end.
+    /// Adds rows to the audits of their accounts until the next read is due. Returns whether the round is complete.
     async fn read_rows(
         &self,
         verifier: &Verifier<'_>,

@@ -17,62 +17,61 @@ use crate::ports::world::World;
 /// Progress and results of the scrubber.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScrubberReport {
-    /// The configured number of storage operations per day; zero: there are no rounds.
+    /// Configured storage operations per day; 0 means that there are no rounds.
     pub operations_per_day: u32,
-    /// The process that scrubs; `None` if none does.
+    /// The process that scrubs, if any.
     pub process: Option<ProcessId>,
-    /// The round in progress.
+    /// The current round.
     pub round: Option<RoundReport>,
-    /// The last round that ended.
+    /// The last completed round.
     pub last_round: Option<RoundReport>,
-    /// When a recovery was requested that has not ended yet.
+    /// When the pending recovery was requested.
     pub recovery_requested_at: Option<Timestamp>,
-    /// The last recovery after the end of a process.
+    /// The last recovery after a crash.
     pub last_recovery: Option<RecoveryReport>,
-    /// When the oldest transaction was accepted that is not final and not in the dead letters. It was so when a round
-    /// passed it.
+    /// Acceptance time of the oldest transaction that was neither final nor a dead letter when a round passed it.
     pub oldest_accepted_at: Option<Timestamp>,
-    /// How long it had been open then.
+    /// The age of that transaction when the round passed it.
     pub oldest_accepted_age: Option<Duration>,
-    /// The last findings, the oldest first.
+    /// The last findings, oldest first.
     pub findings: Vec<ScrubberFinding>,
 }
 
-/// A round.
+/// Progress and results of a round.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RoundReport {
-    /// When it began.
+    /// When the round started.
     pub started_at: Timestamp,
-    /// When it ended; `None` while it is in progress.
+    /// When the round ended; `None` while it is in progress.
     pub ended_at: Option<Timestamp>,
-    /// When it will probably end; `None` if it has ended, or while that is unknown.
+    /// When the round will probably end; `None` if that is unknown, or the round has ended.
     pub expected_end: Option<Timestamp>,
-    /// The part of it that is done, in thousandths.
+    /// Completed fraction, in thousandths.
     pub progress: u16,
-    /// Number of accounts.
+    /// Number of accounts audited.
     pub accounts: u64,
-    /// Number of rows.
+    /// Number of rows read.
     pub rows: u64,
     /// Number of storage operations.
     pub operations: u64,
-    /// Number of findings.
+    /// Number of findings in the round.
     pub findings: u64,
-    /// Number of accepted transactions.
+    /// Number of accepted transactions found.
     pub accepted: u64,
     /// Number of accepted transactions that were enqueued again.
     pub enqueued: u64,
 }
 
-/// A number of open dead letters.
+/// The number of open dead letters at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpenLetters {
     /// The number.
     pub count: u64,
-    /// When they were counted.
+    /// When the letters were counted.
     pub counted_at: Timestamp,
 }
 
-/// A recovery at full speed.
+/// The result of a recovery at full speed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecoveryReport {
     /// When it was requested.
@@ -81,20 +80,20 @@ pub struct RecoveryReport {
     pub ended_at: Timestamp,
     /// Number of accepted transactions that were examined.
     pub examined: u64,
-    /// Number of those that were enqueued again.
+    /// Number of transactions that were enqueued again.
     pub enqueued: u64,
-    /// Number of accepted transactions that cannot be read.
+    /// Number of accepted transactions that cannot be decoded.
     pub damaged: u64,
 }
 
-/// A finding.
+/// A finding of the scrubber.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScrubberFinding {
     /// When it was found.
     pub at: Timestamp,
     /// The code of its kind, as in the output of `verify`.
     pub kind: String,
-    /// A sentence.
+    /// The finding as a sentence.
     pub text: String,
 }
 
@@ -150,7 +149,7 @@ impl RoundReport {
     }
 }
 
-/// What this process scrubbed since its start, and the state while it scrubs.
+/// Counts since the start of this process, and the current state while it scrubs.
 #[derive(Debug, Default)]
 pub struct ScrubberStatus {
     /// Number of storage operations, except those of recoveries.
@@ -163,7 +162,7 @@ pub struct ScrubberStatus {
     open_letters: Mutex<Option<OpenLetters>>,
 }
 
-/// A number that only grows.
+/// A counter that never decreases.
 #[derive(Debug, Default)]
 pub struct Count(AtomicU64);
 
@@ -172,7 +171,7 @@ impl Count {
         self.0.fetch_add(more, Ordering::Relaxed);
     }
 
-    /// Returns the number.
+    /// Returns the current value.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
@@ -190,19 +189,19 @@ impl ScrubberStatus {
         *self.open_letters.lock() = counted;
     }
 
-    /// Returns the last number of open dead letters; `None` if this process does not scrub. Never accesses the store.
+    /// Returns the last count of open dead letters; `None` if this process does not scrub. Does not access the store.
     pub fn open_letters(&self) -> Option<OpenLetters> {
         *self.open_letters.lock()
     }
 
-    /// Returns the report; `None` if this process does not scrub. Never accesses the store.
+    /// Returns the report; `None` if this process does not scrub. Does not access the store.
     pub fn report(&self) -> Option<ScrubberReport> {
         let state = self.state.lock();
         state.as_ref().map(|state| ScrubberReport::of(state, Timestamp::from_unix_ms(0), 0))
     }
 }
 
-/// Reads the state of the scrubber, as the process that scrubs last wrote it.
+/// Reads the state as last saved by the process that scrubs.
 ///
 /// # Errors
 /// [`StoreFault`] when the store cannot be read.

@@ -1,4 +1,4 @@
-//! The state of the scrubber: one shared value, so that another process can continue where one ended.
+//! The state of the scrubber, stored as one shared value, so that another process can continue a round.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,12 +20,11 @@ use crate::protocol::recover::{Examination, Recovered};
 pub const NAME: &str = "scrubber";
 
 const VERSION: u32 = 1;
-/// Maximum number of findings that are kept: the last ones.
+/// Maximum number of findings that are kept. Older ones are dropped.
 const FINDINGS_MAX: usize = 20;
 /// Maximum length of the text of a finding, in characters.
 const FINDING_CHARS_MAX: usize = 400;
 
-/// Why a step ended early.
 pub(super) enum Interruption {
     Fault(StoreFault),
     /// Another process wrote the state, so the claim is lost.
@@ -38,50 +37,48 @@ impl From<StoreFault> for Interruption {
     }
 }
 
-/// The state. Times are in milliseconds since 1970.
+/// The stored state. Times are in milliseconds since 1970.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct State {
     v: u32,
-    /// The process that scrubs.
     #[serde(skip_serializing_if = "Option::is_none")]
     claim: Option<Claim>,
-    /// The round in progress.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) round: Option<Round>,
-    /// The last round that ended.
+    /// The last completed round.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) last_round: Option<Round>,
-    /// When a recovery was requested that has not ended yet.
+    /// When the pending recovery was requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) recovery_requested: Option<i64>,
-    /// The last recovery that ended.
+    /// The last completed recovery.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) last_recovery: Option<Recovery>,
-    /// When stale registry entries were last searched.
+    /// When stale registry entries were last searched for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     searched_at: Option<i64>,
     /// All postings before this time were compared with the index of order numbers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) numbers_compared_until: Option<i64>,
-    /// The last findings, the oldest first.
+    /// The last findings, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) findings: Vec<FoundRow>,
 }
 
-/// The right of one process to scrub. It saves operations; two processes that scrub do no harm.
+/// The claim of one process to scrub. It saves operations; two processes that scrub do no harm.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Claim {
     process: Uuid,
     until: i64,
 }
 
-/// A walk over all rows of the store.
+/// A round: one walk over all rows of the store.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Round {
     pub(super) started_at: i64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) ended_at: Option<i64>,
-    /// The place, as the cursor of the store and the account before it.
+    /// The place: the cursor of the store, and the account before it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     cursor: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -94,19 +91,18 @@ pub(super) struct Round {
     pub(super) enqueued: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) oldest: Option<i64>,
-    /// When the round passed the oldest one.
+    /// When the round passed the transaction with the time `oldest`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     oldest_seen: Option<i64>,
     recovered_until: i64,
     /// Whether all postings of the round so far were compared with the index of order numbers.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) compares_numbers: bool,
-    /// The list of leaves for an anchor, as far as it was written; `None` if the round makes no anchor.
+    /// Progress of the leaf list for an anchor; `None` if the round makes no anchor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) list: Option<ListProgress>,
 }
 
-/// A recovery at full speed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Recovery {
     pub(super) requested_at: i64,
@@ -116,7 +112,6 @@ pub(super) struct Recovery {
     pub(super) damaged: u64,
 }
 
-/// A finding with the time when it was found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct FoundRow {
     pub(super) at: i64,
@@ -130,12 +125,12 @@ impl Round {
         Self { started_at, recovered_until: started_at, list, compares_numbers, ..Self::default() }
     }
 
-    /// Records that accepted transactions were left out, so that the round proves nothing about them.
+    /// Records that accepted transactions were skipped, so that the round proves nothing about them.
     pub(super) fn leaves_out_some(&mut self) {
         self.recovered_until = 0;
     }
 
-    /// Returns the place where the round continues; `None` at its beginning.
+    /// Returns the place at which the round continues; `None` at its start.
     pub(super) fn place(&self) -> Option<Place> {
         let account = self.account.as_deref().and_then(|text| {
             let (user, account) = text.split_once('/')?;
@@ -149,8 +144,8 @@ impl Round {
         self.account = place.account.map(|account| account.to_string());
     }
 
-    /// Returns the part of the round that is done, in thousandths. The ids of users are random, so the position of the
-    /// user in the order of ids is the part of the accounts before it.
+    /// Returns the completed fraction in thousandths. User ids are random, so the position of a user in id order is the
+    /// fraction of accounts before it.
     pub(super) fn progress(&self) -> u16 {
         if self.ended_at.is_some() {
             return 1000;
@@ -161,7 +156,6 @@ impl Round {
         u16::try_from(position.saturating_mul(1000) >> 16).unwrap_or(1000)
     }
 
-    /// Returns the examination of the accepted transactions so far.
     pub(super) fn examination(&self) -> Examination {
         let recovered =
             Recovered { examined: self.accepted, enqueued: self.enqueued, damaged: 0, until: None };
@@ -181,7 +175,7 @@ impl Round {
 }
 
 impl State {
-    /// Returns whether a process may scrub: no other process that is alive has claimed it.
+    /// Returns whether a process may scrub, because no other live process holds the claim.
     pub(super) fn is_free_for(
         &self,
         process: ProcessId,
@@ -202,14 +196,14 @@ impl State {
         self.claim = Some(Claim { process: process.as_uuid(), until: until.unix_ms() });
     }
 
-    /// Returns the process that scrubs, unless its claim has expired.
+    /// Returns the process that holds the claim, unless it has expired.
     pub fn claimed_by(&self, now: Timestamp) -> Option<ProcessId> {
         let claim = self.claim.as_ref().filter(|claim| claim.until > now.unix_ms());
         claim.map(|claim| ProcessId::from_uuid(claim.process))
     }
 
-    /// Requests a recovery if registry entries became stale since the last call: their processes ended without removing
-    /// them. Returns the number of such processes.
+    /// Requests a recovery if registry entries became stale since the last call, because their processes crashed. Returns
+    /// their number.
     pub(super) fn note_ended(&mut self, registered: &[RegisteredProcess], now: Timestamp) -> usize {
         let before = self.searched_at.replace(now.unix_ms()).map(Timestamp::from_unix_ms);
         let is_new = |entry: &&RegisteredProcess| {
@@ -229,8 +223,8 @@ impl State {
         self.findings.drain(..excess);
     }
 
-    /// Returns when the oldest transaction was accepted that is not final and not a dead letter, as far as the rounds have
-    /// seen; and how long it had been open then.
+    /// Returns the acceptance time of the oldest transaction that was neither final nor a dead letter when a round passed
+    /// it, and its age at that moment.
     pub(super) fn oldest(&self) -> Option<(Timestamp, Duration)> {
         let rounds = [&self.round, &self.last_round];
         let oldest =
@@ -241,7 +235,6 @@ impl State {
     }
 }
 
-/// Reads and writes the state.
 #[derive(Clone)]
 pub(super) struct StateStore {
     sync: Arc<dyn SyncStore>,
@@ -252,8 +245,8 @@ impl StateStore {
         Self { sync }
     }
 
-    /// Reads the state, with the revision if there is one. A state that cannot be decoded is replaced: it contains
-    /// nothing that a further round does not find again.
+    /// Reads the state and its revision. A state that cannot be decoded is replaced, because another round finds all of
+    /// its contents again.
     pub(super) async fn load(&self) -> Result<(State, Option<Revision>), StoreFault> {
         let Some(Versioned { value, revision }) = self.sync.get(NAME).await? else {
             return Ok((State::default(), None));
@@ -262,7 +255,7 @@ impl StateStore {
         Ok((state.unwrap_or_default(), Some(revision)))
     }
 
-    /// Writes the state if no other process has written it. Returns the new revision; `None` after a conflict.
+    /// Saves the state if no other process has changed it. Returns the new revision; `None` after a conflict.
     pub(super) async fn save(
         &self,
         state: &State,
@@ -276,7 +269,7 @@ impl StateStore {
     }
 }
 
-/// Returns how long a round takes with this budget, from its operations so far and its progress; `None` while unknown.
+/// Estimates the duration of a round from its operations and progress so far; `None` while unknown.
 pub(super) fn round_time(operations: u64, progress: u16, interval: Duration) -> Option<Duration> {
     let whole = operations.checked_mul(1000)?.checked_div(u64::from(progress))?;
     Some(interval.saturating_mul(u32::try_from(whole).unwrap_or(u32::MAX)))

@@ -1,7 +1,7 @@
-//! The audit of one account during one pass: first its row, then its pages, then its transactions. Pure.
+//! The audit of one account in one pass: its row, then its pages, then its transactions. Performs no I/O.
 //!
-//! The account row is read first. Rows after the sequence in it were written later, and are skipped; rows before it
-//! never change. So postings may continue during the audit.
+//! The account row is read first. Rows after its sequence were written later and are skipped; rows up to it never
+//! change. Postings may therefore continue during the audit.
 
 use std::time::Duration;
 
@@ -20,49 +20,49 @@ use crate::domain::transaction::{Outcome, TransactionStatus};
 use crate::ports::archive::{Readable, StoredDecisionPage, StoredPage};
 use crate::ports::ledger::StoredTransaction;
 
-/// An accepted transaction that is older than this is reported.
+/// The age from which an accepted transaction is reported.
 pub const OVERDUE_AFTER: Duration = Duration::from_secs(15 * 60);
-/// Maximum number of transactions per account that are searched in the dead letters; further ones are counted.
+/// Maximum number of transactions per account that are looked up in the dead letters. More are ignored.
 const MARKED_MAX: usize = 1000;
 
-/// The row of an account as it was read.
+/// The row of an account, as read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AccountRow {
-    /// The account was never opened, or its row was removed.
+    /// The account was never opened, or its row was deleted.
     Missing,
-    /// The row cannot be read, for this reason.
+    /// The row cannot be decoded, for this reason.
     Unreadable(String),
     /// The row was read.
     Read(Box<Account>),
 }
 
-/// The account that is audited.
+/// The audited account.
 #[derive(Debug, Clone)]
 pub struct Subject {
     /// The key of the account.
     pub key: AccountKey,
     /// Its row.
     pub row: AccountRow,
-    /// Whether the list of its user contains it.
+    /// Whether the list of its user contains the account.
     pub listed: bool,
-    /// Its leaf in an anchor; `None` if it is not compared with one.
+    /// Its leaf in an anchor; `None` if it is not compared with an anchor.
     pub leaf: Option<Leaf>,
 }
 
 /// Parameters of one pass over an account.
 #[derive(Debug, Clone)]
 pub struct PassOptions {
-    /// A nonce that all passes of one audit share.
+    /// A nonce shared by all passes of one audit.
     pub salt: Nonce,
     /// The current time.
     pub now: Timestamp,
-    /// The first order number (as a counter) that was not reserved, if it is known.
+    /// The lowest counter of an order number that was not reserved, if known.
     pub unreserved_from: Option<u64>,
-    /// The groups that differed in an earlier pass.
+    /// The groups that differed in the previous pass.
     pub differing_groups: DifferingGroups,
 }
 
-/// Rows after the sequence of the account row: written after it was read, or inconsistent.
+/// Rows after the sequence of the account row. They were written after it was read, or are inconsistent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LaterRows {
     /// The highest sequence of these rows.
@@ -71,14 +71,14 @@ pub struct LaterRows {
     pub transaction: Option<TransactionKey>,
 }
 
-/// Numbers of rows that were read of an account.
+/// Numbers of rows read for an account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
     /// Journal pages.
     pub pages: u64,
-    /// Their entries.
+    /// Entries on these pages.
     pub entries: u64,
-    /// Transactions in every status.
+    /// Transactions in any status.
     pub transactions: u64,
 }
 
@@ -87,17 +87,17 @@ pub struct Counts {
 pub struct Report {
     /// Inconsistencies and notices.
     pub findings: Vec<Finding>,
-    /// The groups that differ; a further pass compares them entry by entry.
+    /// The groups that differ. A further pass compares them entry by entry.
     pub differing_groups: DifferingGroups,
     /// Rows after the sequence of the account row.
     pub later_rows: Option<LaterRows>,
-    /// The highest version of decisions after the version of the account row.
+    /// The highest decision version after the version of the account row.
     pub later_version: Option<u64>,
-    /// The highest counter of its order numbers.
+    /// The highest counter of the order numbers of the account.
     pub highest_number: Option<u64>,
     /// Accepted transactions that are marked as dead letters.
     pub marked: Vec<TransactionKey>,
-    /// Numbers of rows that were read.
+    /// Numbers of rows read.
     pub counts: Counts,
 }
 
@@ -114,13 +114,13 @@ pub struct AccountAudit {
     until: u64,
     later_rows: Option<LaterRows>,
     marked: Vec<TransactionKey>,
-    /// Rejections because the account does not exist: the only rows that need no account.
+    /// Rejections because the account does not exist. These are the only rows that need no account.
     of_unknown_account: u64,
     overdue: u64,
     oldest: Option<Timestamp>,
     unknown_fingerprints: u64,
     counts: Counts,
-    /// Whether the page was read that the leaf names.
+    /// Whether the page that the leaf names was read.
     has_page_of_leaf: bool,
 }
 
@@ -150,12 +150,12 @@ impl AccountAudit {
         }
     }
 
-    /// Returns whether a page is audited: it does not start after the sequence of the account row.
+    /// Returns whether a page is audited, because it does not start after the sequence of the account row.
     pub fn counts_page(&self, page: &StoredPage) -> bool {
         page.first_sequence.is_none_or(|first| first <= self.until)
     }
 
-    /// Audits the next page, in the order of the store.
+    /// Audits the next page, in store order.
     pub fn page(&mut self, stored: &StoredPage) {
         if !self.counts_page(stored) {
             if let Some(first) = stored.first_sequence {
@@ -172,21 +172,21 @@ impl AccountAudit {
         }
         self.counts.pages = self.counts.pages.saturating_add(1);
         let entries = stored.page.iter().flat_map(|page| &page.entries);
-        // The entries of a page that are after the sequence of the account row are skipped.
+        // Entries after the sequence of the account row are skipped.
         for (entry, _) in entries.zip(stored.first_sequence.unwrap_or(0)..=self.until) {
             self.counts.entries = self.counts.entries.saturating_add(1);
             self.comparison.entry(entry, &mut self.findings);
         }
     }
 
-    /// Audits the next page without entries, in any order.
+    /// Audits the next page without entries. Any order is accepted.
     pub fn decision_page(&mut self, stored: &StoredDecisionPage) {
         self.counts.pages = self.counts.pages.saturating_add(1);
         self.compare_with_leaf(&stored.page);
         self.decisions.decision_page(stored, &mut self.findings);
     }
 
-    /// Audits the journal after the last page.
+    /// Ends the pages, and compares the journal with the account row.
     pub fn end_of_pages(&mut self) {
         match &self.subject.row {
             AccountRow::Read(account) => self.chain.end(account, &mut self.findings),
@@ -195,7 +195,7 @@ impl AccountAudit {
         }
     }
 
-    /// Audits the next transaction, in any order.
+    /// Audits the next transaction. Any order is accepted.
     pub fn transaction(&mut self, stored: &Readable<StoredTransaction>) {
         self.counts.transactions = self.counts.transactions.saturating_add(1);
         let stored = match stored {
@@ -230,7 +230,7 @@ impl AccountAudit {
         }
     }
 
-    /// Returns the result after the last transaction.
+    /// Ends the pass after the last transaction, and returns its result.
     pub fn end(mut self) -> Report {
         self.about_the_row();
         self.about_the_leaf();
@@ -284,8 +284,8 @@ impl AccountAudit {
         }
     }
 
-    /// Notes the page that the leaf names. All pages before it are chained to it by hashes, and the audit of the chain
-    /// compares these with the contents.
+    /// Notes whether this is the page that the leaf names. All pages before it are chained to it by hashes, which the
+    /// audit of the chain compares with their contents.
     fn compare_with_leaf(&mut self, page: &Readable<JournalPage>) {
         if let (Some(leaf), Ok(page)) = (&self.subject.leaf, page)
             && page.hash == leaf.head

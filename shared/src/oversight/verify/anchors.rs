@@ -1,8 +1,9 @@
-//! Compares copies of anchors, which were kept elsewhere, with the anchors in the store, and finds the newest one that both
-//! have. Its leaves are then compared with the accounts.
+//! Compares external copies of anchors with the anchors in the store, and finds the newest anchor that both have. Its
+//! leaves are then compared with the accounts.
 //!
-//! A copy is missing in the store also after a restore: then the signed statement of the restore gives it up. Only copies
-//! that were made before the restore are given up, so a store that was replaced by an older copy is noticed.
+//! A restore can also remove anchors from the store. The signed statement of the restore then declares their copies as
+//! discarded. It covers only copies made before the restore, so a later replacement of the store by an older copy is
+//! detected.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,10 +19,9 @@ use crate::oversight::anchors::{AnchorLog, LeafLists, ListFault, StoredAnchor};
 use crate::oversight::audit::AuditTrail;
 use crate::ports::fault::{StoreFault, causes, chain};
 
-/// Number of anchors per request.
 const ANCHORS_LIMIT: usize = 1000;
 
-/// Copies of anchors, and the keys that may have signed them.
+/// Copies of anchors, and the keys that are accepted as their signers.
 #[derive(Debug, Clone)]
 pub struct AnchorCopies {
     /// The copies, in any order.
@@ -35,7 +35,7 @@ fn about(kind: FindingKind, sequence: u64, detail: impl std::fmt::Display) -> Fi
 }
 
 impl Verifier<'_> {
-    /// Checks copies and anchors, and returns the leaves of the newest one that both have.
+    /// Checks copies and stored anchors, and returns the leaves of the newest anchor that both have.
     pub(super) async fn check_anchors(&self, extent: Extent) -> Result<Option<AnchoredLeaves>, StoreFault> {
         let Some(AnchorCopies { copies, accepted }) = &self.copies else { return Ok(None) };
         let stored = self.read_anchors(accepted).await?;
@@ -79,7 +79,7 @@ impl Verifier<'_> {
         }
     }
 
-    /// Reports a list that cannot be read any more.
+    /// Reports a list of leaves that became unreadable.
     pub(super) fn report_list(&self, fault: ListFault) -> Result<(), StoreFault> {
         match fault {
             ListFault::Store(fault) => Err(fault),
@@ -90,7 +90,7 @@ impl Verifier<'_> {
         }
     }
 
-    /// Reads the anchors of the store, and checks that they are signed and chained.
+    /// Reads the anchors of the store, and checks their signatures and their chain.
     async fn read_anchors(
         &self,
         accepted: &[AnchorPublicKey],
@@ -135,7 +135,7 @@ impl Verifier<'_> {
         Ok(stored)
     }
 
-    /// Returns the copies that are signed, with their statements.
+    /// Returns the copies with a valid signature, and their statements.
     fn check_copies<'c>(
         &self,
         copies: &'c [SignedAnchor],
@@ -155,7 +155,7 @@ impl Verifier<'_> {
                 }
             }
         }
-        // After a restore, the file can contain several anchors with one sequence.
+        // After a restore, the file can contain several anchors with the same sequence.
         let mut hashes: BTreeMap<u64, Vec<Hash>> = BTreeMap::from([(0, vec![Hash::ZERO])]);
         for (copy, statement) in &sound {
             hashes.entry(statement.sequence).or_default().push(copy.hash());
@@ -169,7 +169,7 @@ impl Verifier<'_> {
         sound
     }
 
-    /// Checks that the audit trail has the row that was its last one.
+    /// Checks that the audit trail still contains the row that was its last one when the anchor was made.
     async fn check_audit_position(&self, statement: &Statement) -> Result<(), StoreFault> {
         let Some(AuditPosition { sequence, hash }) = statement.audit else { return Ok(()) };
         let trail = AuditTrail::new(self.store, Arc::clone(&self.world));
@@ -187,8 +187,8 @@ impl Verifier<'_> {
     }
 }
 
-/// Returns a notice if a restore in the store has given up a copy: one that was made before the restore, and after the
-/// anchor to which the store returned.
+/// Returns a notice if a restore in the store discarded a copy that was made before the restore, and after the anchor
+/// to which the store returned.
 fn given_up(
     copy: &Statement,
     is_stored: bool,

@@ -1,9 +1,9 @@
-//! Checks the batches against the ledger: the totals of a completed batch are those of the rows that it wrote, and no row
-//! refers to a batch without a record.
+//! Checks the batches against the ledger: the totals of a completed batch must match its rows, and every batch that a
+//! row refers to must have a record.
 //!
-//! The records are read before the rows: then all rows of a batch that was completed are visible. The totals of other
-//! batches are not compared. The records are read in windows, so that memory does not grow with their number; for each
-//! window after the first one, the transactions of all accounts are read again.
+//! Records are read before rows, so that all rows of a completed batch are visible. The totals of other batches are not
+//! compared. Records are read in windows, so that memory does not grow with their number; for each window after the
+//! first, the transactions of all accounts are read again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,33 +22,32 @@ use crate::ports::ledger::StoredTransaction;
 
 /// Maximum number of records per request. A record can have 720 KB.
 const RECORDS_LIMIT: usize = 50;
-/// Maximum number of batches without a record that are searched again after the rows were read; the rows of further ones
-/// are counted.
+/// Maximum number of batches without a record that are looked up again after the rows were read. Of more batches, only
+/// the rows are counted.
 const UNKNOWN_MAX: usize = 10_000;
 
-/// The batches whose rows are counted while the accounts are read.
+/// The batches whose rows are counted in one pass over the accounts.
 #[derive(Default)]
 pub(super) struct Window {
-    /// The window begins after this batch,
+    /// The last batch before the window.
     after: Option<BatchKey>,
-    /// and ends with this one; `None` if it is the last window.
+    /// The last batch of the window; `None` for the last window.
     until: Option<BatchKey>,
     /// The id of the last record that was read.
     cursor: Option<String>,
     batches: BTreeMap<BatchKey, Counted>,
-    /// The number of rows of each batch that had no record when the window was read.
+    /// Number of rows per batch that had no record when the window was read.
     unknown: BTreeMap<BatchKey, u64>,
     unknown_more: u64,
 }
 
-/// A batch with a record.
 #[derive(Default)]
 struct Counted {
-    /// The totals, if it is completed, and whether they are those of its document.
+    /// The totals if the batch is completed, and whether they match its document.
     completed: Option<(Totals, bool)>,
-    /// The posted and rejected rows that it inserted.
+    /// The posted and rejected rows that the batch inserted.
     rows: Totals,
-    /// Those that are not final.
+    /// Number of rows that are not final.
     accepted: u64,
 }
 
@@ -93,9 +92,9 @@ fn described([posted, rejected]: &[Tally; 2]) -> String {
 }
 
 impl Window {
-    /// Counts a row, if a batch of this window inserted it.
+    /// Counts a row that a batch of this window inserted.
     pub(super) fn note(&mut self, stored: &Readable<StoredTransaction>) {
-        // A row that cannot be read is reported with its account.
+        // An unreadable row is reported with its account.
         let Ok(stored) = stored else { return };
         let Some(line) = stored.submission.batch_line else { return };
         let key = BatchKey { partner: stored.submission.key.partner.clone(), batch: line.batch };
@@ -127,12 +126,12 @@ impl Window {
 }
 
 impl Verifier<'_> {
-    /// Reads the records of the first batches, whose rows are counted from now on.
+    /// Reads the first window of records. Its rows are counted from now on.
     pub(super) async fn read_first_batches(&self, extent: Extent) -> Result<(), StoreFault> {
         self.read_batches(Window::default(), extent).await
     }
 
-    /// Compares the batches with the rows that were counted, and continues with the other batches.
+    /// Compares the batches with the counted rows, window by window.
     pub(super) async fn check_batches(&self, extent: Extent) -> Result<(), StoreFault> {
         while let Some(window) = self.check_window().await? {
             self.read_batches(window, extent).await?;
@@ -149,7 +148,7 @@ impl Verifier<'_> {
         Ok(())
     }
 
-    /// Reads the records after those of the window before.
+    /// Reads the records after the previous window.
     async fn read_batches(&self, before: Window, extent: Extent) -> Result<(), StoreFault> {
         let records = BatchRecords::new(Arc::clone(&self.store.records));
         let mut window = Window { cursor: before.cursor, after: before.until, ..Window::default() };
@@ -188,14 +187,14 @@ impl Verifier<'_> {
         totals.batches = totals.batches.saturating_add(1);
     }
 
-    /// Counts a row if a batch inserted it. Called once for each row and window.
+    /// Counts a row that a batch inserted. Called once per row and window.
     pub(super) fn note_batch_row(&self, stored: &Readable<StoredTransaction>) {
         if let Some(window) = &mut self.shared.lock().batches {
             window.note(stored);
         }
     }
 
-    /// Reports the findings of a window, and returns it if there are batches after it.
+    /// Reports the findings of a window, and returns it if there are further batches.
     async fn check_window(&self) -> Result<Option<Window>, StoreFault> {
         let Some(mut window) = self.shared.lock().batches.take() else { return Ok(None) };
         for (key, counted) in std::mem::take(&mut window.batches) {

@@ -1,7 +1,7 @@
-//! Audits the journal of one account, page by page: sequences, balances and the hash chain.
+//! Audits the journal of one account page by page: sequences, balances and the hash chain.
 //!
-//! It computes the expected values itself and continues after damage: later pages are audited independently, so that
-//! one changed byte causes one or two findings, and not thousands.
+//! It computes the expected values itself and continues after damage. Later pages are audited independently, so that
+//! one changed byte causes one or two findings, not thousands.
 
 use super::finding::{Finding, FindingKind, Findings};
 use crate::domain::account::Account;
@@ -12,29 +12,27 @@ use crate::domain::money::{Balance, Currency};
 use crate::ports::archive::StoredPage;
 use crate::posting::order_numbers::FIRST_COUNTER;
 
-/// Maximum number of withdrawals below the current limit that are kept until it is known whether the limit applied.
+/// Maximum number of withdrawals below the current limit that are kept until the audit knows whether that limit applied.
 const OVERDRAWN_MAX: usize = 20;
-/// Maximum number of gaps that are kept separately; further ones are merged.
+/// Maximum number of gaps that are kept separately. Further gaps are merged.
 const GAPS_MAX: usize = 1000;
 
-/// The state of the audit after the pages that were read.
 pub(super) struct Chain {
     account: AccountKey,
-    /// The currency of the account, or of the first entry if the account row cannot be read.
+    /// The currency of the account row, or of the first entry if the row cannot be read.
     currency: Option<Currency>,
-    /// The next expected sequence.
     next: u64,
-    /// The version and the hash of the previous page; unknown after damage.
+    /// Version and hash of the previous page; `None` after damage.
     previous: Option<(u64, PageHash)>,
-    /// The current balance in minor units; unknown after damage.
+    /// The current balance in minor units; `None` after damage.
     balance: Option<i64>,
-    /// The previous page could not be read, which explains a gap.
+    /// Whether the previous page was unreadable, which explains a gap.
     unread: bool,
     gaps: Vec<(u64, u64)>,
-    /// The lowest balance that the current overdraft limit allows, if it is known.
+    /// The lowest balance within the current overdraft limit, if known.
     floor: Option<i64>,
     overdrawn: Vec<(u64, Balance)>,
-    /// Order numbers from this counter on were never reserved.
+    /// The lowest counter of an order number that was never reserved.
     unreserved_from: Option<u64>,
     pub(super) pages: u64,
     pub(super) highest_number: Option<u64>,
@@ -58,17 +56,16 @@ impl Chain {
         }
     }
 
-    /// Returns the last sequence that was read.
     pub(super) const fn last(&self) -> u64 {
         self.next.saturating_sub(1)
     }
 
-    /// Returns whether the entry with that sequence may be on a page that is missing or cannot be read.
+    /// Returns whether the entry with this sequence may be on a missing or unreadable page.
     pub(super) fn is_in_a_gap(&self, sequence: u64) -> bool {
         self.gaps.iter().any(|(from, to)| (*from..=*to).contains(&sequence))
     }
 
-    /// Audits the next page, in the order of the store.
+    /// Audits the next page, in store order.
     pub(super) fn page(&mut self, stored: &StoredPage, findings: &mut Findings) {
         match (stored.first_sequence, &stored.page) {
             (Some(first), Ok(page)) => self.readable(first, page, findings),
@@ -86,7 +83,7 @@ impl Chain {
         }
     }
 
-    /// Compares the journal with the account row, after the last page.
+    /// Compares the journal with the account row. Called after the last page.
     pub(super) fn end(&mut self, account: &Account, findings: &mut Findings) {
         let last = self.last();
         if last < account.sequence {
@@ -103,7 +100,7 @@ impl Chain {
             }
         }
         if account.version == self.pages.saturating_add(1) {
-            // Only pages with entries changed the account after its opening, so the limit was always the current one.
+            // After the opening, only pages with entries changed the account, so the limit never changed.
             let limit = account.overdraft_limit;
             for (sequence, balance) in std::mem::take(&mut self.overdrawn) {
                 let finding = self.finding(FindingKind::Overdrawn).at(sequence);
@@ -152,7 +149,7 @@ impl Chain {
         (self.unread, self.next) = (false, first);
     }
 
-    /// Records that the entries from the next expected one to `to` were not read.
+    /// Records that the entries from the next expected one up to `to` were not read.
     fn gap(&mut self, to: u64, findings: &mut Findings) {
         if !self.unread {
             let finding = self.finding(FindingKind::EntriesMissing).at(self.next);
@@ -221,7 +218,7 @@ impl Chain {
     }
 }
 
-/// Formats an amount with its currency; in minor units if it exceeds the range of a balance.
+/// Formats an amount with its currency, or in minor units if it exceeds the range of a balance.
 fn money(minor_units: i128, currency: Currency) -> String {
     let balance = i64::try_from(minor_units).ok().and_then(|units| Balance::try_new(units, currency));
     balance.map_or_else(

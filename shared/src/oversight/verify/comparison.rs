@@ -1,7 +1,7 @@
-//! Compares the entries of the journal with the posted transactions of the log without keeping either: both are hashed,
-//! and the hashes are added up in a thousand groups. If the sums are equal, every entry has its transaction and every
-//! transaction its entry, each once and with the same content. If they differ, the account is read again, and the
-//! groups that differ are compared entry by entry.
+//! Compares the journal entries of an account with the posted transactions of the log in constant memory. Both sides
+//! are hashed, and the hashes are added up in 1024 groups. If the sums are equal, entries and transactions correspond
+//! one to one and have the same content. If sums differ, the account is read again, and the differing groups are
+//! compared entry by entry.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,29 +12,29 @@ use crate::domain::journal::Entry;
 use crate::domain::transaction::{Outcome, TransactionStatus};
 use crate::ports::ledger::StoredTransaction;
 
-/// Number of groups. Each needs 48 bytes while its account is read.
+/// Number of groups. Each takes 48 bytes while its account is read.
 const GROUPS: usize = 1024;
-/// Maximum number of entries that are kept for the comparison: some 50 MB with usual content.
+/// Maximum number of entries kept for the comparison: about 50 MB with usual content.
 const COMPARED_MAX: u64 = 100_000;
 
-/// The sums of one side: journal or log.
+/// The sums of one side, the journal or the log.
 struct Sums {
     hashes: Vec<u128>,
     counts: Vec<u64>,
 }
 
-/// The groups in which the two sides differ.
+/// The groups in which journal and log differ.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DifferingGroups(BTreeSet<usize>);
 
 impl DifferingGroups {
-    /// Returns whether both sides are equal.
+    /// Returns whether no group differs.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
-/// Returns the entry that a posted transaction must have; `None` if it is not posted.
+/// Returns the journal entry that a posted transaction must have; `None` if it is not posted.
 pub(super) fn entry_of(stored: &StoredTransaction) -> Option<Entry> {
     let Some(Outcome::Posted { order_number, sequence, balance_after, posted_at }) = &stored.outcome else {
         return None;
@@ -69,16 +69,16 @@ impl Sums {
     }
 }
 
-/// Returns the group for a message id: its last bits, which differ in all common kinds of ids.
+/// Returns the group of a message id, from its last bits, which vary in all common kinds of ids.
 fn group_of(message: MessageId) -> usize {
     let [.., high, low] = message.as_uuid().into_bytes();
     usize::from(u16::from_be_bytes([high, low])).checked_rem(GROUPS).unwrap_or(0)
 }
 
-/// Both sides of one account, in one pass.
+/// Both sides of one account in one pass.
 pub(super) struct Comparison {
     account: AccountKey,
-    /// A new nonce for each audit, so that no client can prepare content with equal sums.
+    /// A new nonce for each audit, so that no client can prepare colliding content.
     salt: Nonce,
     entries: Sums,
     transactions: Sums,
@@ -93,7 +93,6 @@ impl Comparison {
         Self { account, salt, entries, transactions, differing_groups, kept: BTreeMap::new() }
     }
 
-    /// Adds an entry of the journal.
     pub(super) fn entry(&mut self, entry: &Entry, findings: &mut Findings) {
         self.entries.add(entry, self.salt);
         if !self.is_compared(entry.message) {
@@ -110,8 +109,8 @@ impl Comparison {
         }
     }
 
-    /// Adds a posted transaction, as the entry that it must have. `is_in_a_gap` says whether that entry may be on a
-    /// page that could not be read.
+    /// Adds a posted transaction, as the entry that it must have. `is_in_a_gap` tells whether that entry may be on an
+    /// unreadable page.
     pub(super) fn posted(&mut self, entry: &Entry, is_in_a_gap: bool, findings: &mut Findings) {
         self.transactions.add(entry, self.salt);
         if !self.is_compared(entry.message) {
@@ -132,7 +131,7 @@ impl Comparison {
         }
     }
 
-    /// Adds a transaction that is not posted: the journal must have no entry for it.
+    /// Adds a transaction that is not posted, for which the journal must have no entry.
     pub(super) fn not_posted(&mut self, stored: &StoredTransaction, findings: &mut Findings) {
         let TransactionKey { account: _, partner, message } = &stored.submission.key;
         if !self.is_compared(*message) {
@@ -145,7 +144,7 @@ impl Comparison {
         }
     }
 
-    /// Ends the pass. Returns the groups that differ, as far as they can be compared in one pass.
+    /// Ends the pass. Returns the differing groups, at most as many as one pass can compare.
     pub(super) fn end(self, findings: &mut Findings) -> DifferingGroups {
         for entry in self.kept.values() {
             let finding = self.finding(FindingKind::TransactionMissing, entry).at(entry.sequence);
@@ -187,7 +186,7 @@ impl Comparison {
     }
 }
 
-/// Describes the differences; the journal has the expected values.
+/// Describes the differences. The values of the journal are the expected ones.
 fn differences(journal: &Entry, log: &Entry) -> (String, String) {
     let describe = |entry: &Entry| {
         [
@@ -208,7 +207,7 @@ fn differences(journal: &Entry, log: &Entry) -> (String, String) {
         }
     }
     if journal.details != log.details {
-        // Findings do not contain texts of partners and their customers.
+        // Findings never contain texts of partners or their customers.
         expected.push("the details of the entry".to_owned());
         found.push("other details".to_owned());
     }

@@ -1,9 +1,9 @@
-//! Audits the chain of all decisions of one account, in whatever order its pages are read.
+//! Audits the chain of all decisions of one account. Pages may be read in any order.
 //!
-//! Each page names its version and the hash of the page before it, so every page gives one end of a link and takes
-//! another. Both are hashed with a salt and added up: in an unbroken chain they cancel out, except for the hash before its
-//! first page and that of its last one. In the same way, the rejections in the chain cancel out with those in the log.
-//! So nothing is kept, however long the chain is.
+//! Each page contains its version and the hash of the previous page. For every page, the salted own hash is added to a
+//! sum, and the salted previous hash is subtracted. In an unbroken chain they cancel out, except for the last hash and
+//! the hash before the first page. In the same way, the rejections in the chain cancel out against the rejections in
+//! the log. Memory is therefore constant, however long the chain is.
 
 use super::finding::{Finding, FindingKind, Findings};
 use crate::domain::account::{Account, AccountStatus, Holder};
@@ -15,24 +15,24 @@ use crate::domain::transaction::Outcome;
 use crate::ports::archive::StoredDecisionPage;
 use crate::ports::ledger::StoredTransaction;
 
-/// The state of the audit after the rows that were read.
+/// The state of the audit after the rows read so far.
 pub(super) struct Decisions {
     key: AccountKey,
     salt: Nonce,
-    /// The account up to whose version decisions are audited, if its row can be read.
+    /// The account, if its row can be read. Decisions are audited up to its version.
     account: Option<Account>,
     links: u128,
     pages: u64,
     is_damaged: bool,
-    /// The terms of the last decision about them, with its version.
+    /// The account terms in the last page that changed them, with its version.
     terms: Option<(u64, AccountStatus, OverdraftLimit)>,
-    /// The holder that the last decision about it named, with its version.
+    /// The holder in the last page that changed it, with its version.
     holder: Option<(u64, Option<Holder>)>,
     rejections: u128,
     chained: u64,
     logged: u64,
     unchained: u64,
-    /// The highest version of the rows after the version of the account.
+    /// The highest row version after the version of the account.
     later: Option<u64>,
 }
 
@@ -55,12 +55,11 @@ impl Decisions {
         }
     }
 
-    /// Returns the highest version of the rows that were written after the account was read.
+    /// Returns the highest version of rows that were written after the account was read.
     pub(super) const fn later(&self) -> Option<u64> {
         self.later
     }
 
-    /// Audits the next page without entries.
     pub(super) fn decision_page(&mut self, stored: &StoredDecisionPage, findings: &mut Findings) {
         let finding = |kind| Finding::of(kind, Some(self.key));
         match (stored.version, &stored.page) {
@@ -84,12 +83,12 @@ impl Decisions {
         }
     }
 
-    /// Records that a page with entries cannot be read: links and rejections cannot be complete.
+    /// Records that a page with entries is unreadable, so that links and rejections are incomplete.
     pub(super) const fn note_damage(&mut self) {
         self.is_damaged = true;
     }
 
-    /// Audits the place in the chain, and the decisions besides entries, of the next page.
+    /// Audits the links of the next page, and its decisions other than entries.
     pub(super) fn page(&mut self, page: &JournalPage, findings: &mut Findings) {
         let version = page.version;
         if self.is_later(version) {
@@ -144,7 +143,7 @@ impl Decisions {
     pub(super) fn rejected(&mut self, stored: &StoredTransaction) {
         let Some(Outcome::Rejected { reason, rejected_at, version }) = stored.outcome else { return };
         let Some(version) = version else {
-            // Transactions are rejected without a page while the account does not exist.
+            // While the account does not exist, transactions are rejected without a page.
             let is_missing = reason != RejectReason::AccountUnknown;
             self.unchained = self.unchained.saturating_add(u64::from(is_missing));
             return;
@@ -172,15 +171,15 @@ impl Decisions {
         is_later
     }
 
-    /// Audits the chain after the last row.
+    /// Audits the chain. Called after the last row.
     pub(super) fn end(&self, findings: &mut Findings) {
         let finding = |kind| Finding::of(kind, Some(self.key));
         let Some(account) = &self.account else { return };
         if self.is_damaged {
-            // The damaged page was reported.
+            // The damaged page was reported already.
             return;
         }
-        // An account is opened with version 1.
+        // Version 1 is the opening of the account.
         if account.version != self.pages || account.version == 0 {
             let expected = format!("one page for each version from 1 to {}", account.version);
             let finding = finding(FindingKind::DecisionsMissing).expecting(expected);
@@ -213,7 +212,7 @@ impl Decisions {
             findings.push(finding.finding(text(current)));
         }
         if self.holder.as_ref().is_some_and(|(_, holder)| *holder != account.holder) {
-            // A finding contains no names.
+            // Findings contain no names.
             findings.push(finding(FindingKind::AccountTerms).finding("another holder"));
         }
     }

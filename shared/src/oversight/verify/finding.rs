@@ -1,11 +1,11 @@
-//! Results of an audit: a sentence for an operator, and the same information in fields for programs.
+//! Results of an audit, as a sentence for operators and as fields for programs.
 
 use std::fmt;
 
 use crate::domain::batch::BatchKey;
 use crate::domain::ids::{AccountKey, MessageId, PartnerId, TransactionKey};
 
-/// Declares the kinds with their stable codes and their sentences.
+/// Declares the kinds with their severities, stable codes and sentences.
 macro_rules! kinds {
     ($($(#[$doc:meta])* $name:ident = $severity:ident, $code:literal, $sentence:literal;)*) => {
         /// Kind of an inconsistency or a notice.
@@ -40,7 +40,7 @@ macro_rules! kinds {
 pub enum Severity {
     /// The ledger differs from what the bank wrote.
     Finding,
-    /// The ledger is consistent, but an operator may want to know.
+    /// The ledger is consistent, but operators may want to know.
     Notice,
 }
 
@@ -55,9 +55,9 @@ impl Severity {
 }
 
 kinds! {
-    /// A row that names an account, or the key of its rows, cannot be read.
+    /// An account name, or the key of a row, cannot be decoded.
     NameUnreadable = Finding, "name_unreadable", "the name of an account cannot be read";
-    /// The row of the account cannot be read.
+    /// The account row cannot be decoded.
     AccountUnreadable = Finding, "account_unreadable", "the row of the account cannot be read";
     /// Pages or transactions exist without an account.
     AccountMissing = Finding, "account_missing", "the account does not exist, but has pages or transactions";
@@ -67,9 +67,9 @@ kinds! {
     AccountBalance = Finding, "account_balance", "the balance of the account is not the sum of its entries";
     /// The sequence of the account row is wrong.
     AccountSequence = Finding, "account_sequence", "the sequence of the account is not the last one of its journal";
-    /// The terms of the account are not those that were decided.
+    /// The terms of the account differ from the decided terms.
     AccountTerms = Finding, "account_terms", "the terms of the account are not those of its journal";
-    /// The row of a page cannot be read.
+    /// The row of a page cannot be decoded.
     PageUnreadable = Finding, "page_unreadable", "the page cannot be read";
     /// A page has no entries, or too many.
     PageSize = Finding, "page_size", "the number of entries of the page is outside the allowed range";
@@ -79,33 +79,33 @@ kinds! {
     ChainBroken = Finding, "chain_broken", "the page does not have the hash of the previous page";
     /// Pages of decisions were removed or added.
     DecisionsMissing = Finding, "decisions_missing", "the journal does not contain each decision once";
-    /// Pages of decisions do not follow one another.
+    /// Pages of decisions do not form one chain.
     DecisionsBroken = Finding, "decisions_broken", "the pages of the journal are not one chain up to the head of the account";
-    /// The rejections of the log are not those of the journal.
+    /// The rejections in the log differ from the journal.
     RejectionsDiffer = Finding, "rejections_differ", "the rejected transactions are not those of the journal";
-    /// Rejections are in the log only.
+    /// The log contains rejections that the journal does not.
     RejectionUnchained = Finding, "rejection_unchained", "transactions are rejected that are not in the journal";
     /// A page was removed.
     EntriesMissing = Finding, "entries_missing", "entries are missing in the journal";
     /// Two pages contain the same sequences.
     PagesOverlap = Finding, "pages_overlap", "the page overlaps the previous page";
-    /// An entry is at another position than its sequence.
+    /// The sequence of an entry does not match its position.
     EntrySequence = Finding, "entry_sequence", "the sequence of the entry does not match its position in the journal";
     /// The balance of an entry is wrong.
     EntryBalance = Finding, "entry_balance", "the balance after the entry does not follow from the previous balance";
-    /// An entry has another currency than its account.
+    /// The currency of an entry differs from its account.
     EntryCurrency = Finding, "entry_currency", "the entry is in another currency than the account";
     /// A withdrawal exceeds a limit that was never changed.
     Overdrawn = Finding, "overdrawn", "the withdrawal goes below the overdraft limit";
-    /// An order number is outside of all reserved ranges.
+    /// An order number is outside all reserved ranges.
     OrderNumberUnreserved = Finding, "order_number_unreserved", "the order number was never reserved";
     /// An order number was issued twice.
     OrderNumberRepeated = Finding, "order_number_repeated", "the order number is used in more than one entry";
-    /// The register of order numbers must not be used.
+    /// The register of order numbers is damaged or inconsistent.
     RegisterUnsound = Finding, "register_unsound", "the register of order numbers must not be used";
-    /// The row of a transaction cannot be read.
+    /// The row of a transaction cannot be decoded.
     TransactionUnreadable = Finding, "transaction_unreadable", "the transaction cannot be read";
-    /// A transaction was changed.
+    /// The content of a transaction was changed.
     Fingerprint = Finding, "fingerprint", "the content of the transaction differs from what was accepted";
     /// The transaction of an entry does not exist.
     TransactionMissing = Finding, "transaction_missing", "the transaction of the entry is not in the log";
@@ -119,9 +119,9 @@ kinds! {
     ContentDiffers = Finding, "content_differs", "the content of the transaction differs from its entry";
     /// Rows exist after the last sequence of the account.
     BeyondTheEnd = Finding, "beyond_the_end", "the ledger has rows after the last sequence of the account";
-    /// A transaction is marked as a dead letter that does not exist.
+    /// A transaction is marked as a dead letter, but no open letter contains it.
     DeadLetterMissing = Finding, "dead_letter_missing", "the transaction is marked as a dead letter, but no open letter contains it";
-    /// The record of a batch cannot be read.
+    /// The record of a batch cannot be decoded.
     BatchUnreadable = Finding, "batch_unreadable", "the record of the batch cannot be read";
     /// Rows refer to a batch without a record.
     BatchMissing = Finding, "batch_missing", "the ledger has rows of the batch, but the batch has no record";
@@ -129,45 +129,45 @@ kinds! {
     BatchIncomplete = Finding, "batch_incomplete", "the batch is completed, but rows of it are missing or not final";
     /// The totals of a completed batch are wrong.
     BatchTotals = Finding, "batch_totals", "the totals of the batch are not those of its rows and its document";
-    /// The row of an act cannot be read.
+    /// An audit row cannot be decoded.
     AuditUnreadable = Finding, "audit_unreadable", "the row of the audit trail cannot be read";
     /// A row of the audit trail was changed.
     AuditHash = Finding, "audit_hash", "the content of the audit row does not match its hash";
-    /// A row of the audit trail does not follow the previous one.
+    /// An audit row does not contain the hash of the previous row.
     AuditChain = Finding, "audit_chain", "the audit row does not have the hash of the row before it";
     /// Rows of the audit trail were removed.
     AuditMissing = Finding, "audit_missing", "rows of the audit trail are missing";
-    /// The announced row is another one, or the announcement cannot be read.
+    /// The announced last row differs from the trail, or the announcement cannot be decoded.
     AuditHead = Finding, "audit_head", "the audit row is not the one that was announced as the last one";
-    /// An anchor was not signed with an accepted key, or cannot be read.
+    /// An anchor cannot be decoded, or is not signed with an accepted key.
     AnchorSignature = Finding, "anchor_signature", "the anchor is not signed with an accepted key";
-    /// An anchor does not follow the one before it.
+    /// An anchor does not contain the hash of the previous anchor.
     AnchorChain = Finding, "anchor_chain", "the anchor does not have the hash of the anchor before it";
     /// An anchor was removed.
     AnchorMissing = Finding, "anchor_missing", "the anchor is not in the store";
-    /// An anchor is another one than the copy.
+    /// The store has a different anchor with the sequence of a copy.
     AnchorDiffers = Finding, "anchor_differs", "the store has another anchor in the place of this one";
-    /// The list of the leaves of an anchor is missing or was changed.
+    /// The list of leaves of an anchor is missing or was changed.
     AnchorUnprovable = Finding, "anchor_unprovable", "the leaves of the anchor cannot be read, so nothing is proven by it";
     /// The audit trail does not contain the row that an anchor names.
     AnchoredAudit = Finding, "anchored_audit", "the audit trail does not have the row that the anchor names";
-    /// The account of a leaf does not exist, or went back.
+    /// The account of a leaf does not exist, or is in an earlier state.
     AnchoredAccount = Finding, "anchored_account", "the account is not in the state of the anchor, or a later one";
-    /// The page that a leaf names is missing, so earlier decisions were changed.
+    /// The page that a leaf names is missing, which means that earlier decisions were changed.
     AnchoredDecisions = Finding, "anchored_decisions", "the journal does not have the page that the anchor names";
-    /// Findings were omitted.
+    /// Further findings were omitted.
     More = Finding, "more", "further findings of this kind are not listed";
-    /// A restore has given up an anchor.
+    /// A restore discarded an anchor.
     AnchorGivenUp = Notice, "anchor_given_up", "a restore has given up the anchor, and the decisions after the one to which it returned";
-    /// Transactions wait for a long time.
+    /// Accepted transactions are not final after a long time.
     Overdue = Notice, "overdue", "accepted transactions are not final after a long time";
-    /// A fingerprint has a rule of a newer program.
+    /// A fingerprint uses a rule of a newer program.
     FingerprintUnknown = Notice, "fingerprint_unknown", "fingerprints with a rule that this program does not know were not checked";
-    /// A crash has interrupted the opening of an account.
+    /// The opening of an account was interrupted by a crash.
     NeverOpened = Notice, "never_opened", "the list of the user contains an account that was never opened";
     /// A newer program wrote the register.
     RegisterUnknown = Notice, "register_unknown", "the register of order numbers was written by a newer program and was not checked";
-    /// Letters that may contain the transaction cannot be read.
+    /// Unreadable letters may contain the transaction.
     DeadLetterUnknown = Notice, "dead_letter_unknown", "the transaction is marked as a dead letter, but some open letters cannot be read and may contain it";
 }
 
@@ -186,11 +186,11 @@ pub struct Finding {
     pub account: Option<AccountKey>,
     /// The sequence of the entry, or of the first entry of the page.
     pub sequence: Option<u64>,
-    /// The transaction of the account.
+    /// Partner and message id of the transaction.
     pub transaction: Option<(PartnerId, MessageId)>,
     /// The batch.
     pub batch: Option<BatchKey>,
-    /// The sequence of the row of the audit trail.
+    /// The sequence of the audit row.
     pub audit_row: Option<u64>,
     /// The expected value.
     pub expected: Option<String>,
@@ -290,14 +290,14 @@ impl fmt::Display for Finding {
     }
 }
 
-/// The findings of one account, limited to a number that an operator can read.
+/// The findings of one account, limited in number.
 #[derive(Debug, Default)]
 pub(super) struct Findings {
     kept: Vec<Finding>,
     more: u64,
 }
 
-/// Maximum number of listed findings per account; further ones are counted.
+/// Maximum number of listed findings per account. Further findings are counted.
 const KEPT_MAX: usize = 1000;
 
 impl Findings {

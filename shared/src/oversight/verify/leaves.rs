@@ -1,4 +1,4 @@
-//! Reads the leaves of an anchor that was found in the store, for the accounts of each range.
+//! Reads the leaves of an anchor in the store, for the accounts of each range.
 
 use std::collections::VecDeque;
 
@@ -10,13 +10,13 @@ use crate::oversight::anchors::{LeafLists, ListFault, StoredAnchor};
 use crate::ports::archive::UserRange;
 use crate::ports::fault::StoreFault;
 
-/// A part of the list, as it was when the whole list was checked.
+/// A part of the list, as found when the whole list was checked.
 struct Part {
     last: AccountKey,
     hash: Hash,
 }
 
-/// The list of the leaves of one anchor, which is the one that was signed.
+/// The list of leaves of one anchor, verified against its signed statement.
 pub(super) struct AnchoredLeaves {
     lists: LeafLists,
     list: String,
@@ -24,7 +24,7 @@ pub(super) struct AnchoredLeaves {
 }
 
 impl AnchoredLeaves {
-    /// Reads the list once, and compares it with the statement.
+    /// Reads the whole list, and compares it with the statement.
     pub(super) async fn check(lists: LeafLists, anchor: &StoredAnchor) -> Result<Self, ListFault> {
         let stated = anchor.statement.leaves;
         let (mut reader, mut parts) = (lists.read(&anchor.list, stated.parts), Vec::new());
@@ -67,13 +67,12 @@ impl AnchoredLeaves {
 pub(super) struct LeafCursor<'a> {
     leaves: &'a AnchoredLeaves,
     range: UserRange,
-    /// The next part.
     next: usize,
     waiting: VecDeque<Leaf>,
 }
 
 impl LeafCursor<'_> {
-    /// Takes the next leaf whose account is not after this one; any leaf of the range if there is none.
+    /// Takes the next leaf up to this account, or the next leaf of the range if `until` is `None`.
     async fn take(&mut self, until: Option<AccountKey>) -> Result<Option<Leaf>, ListFault> {
         loop {
             while self.waiting.is_empty() {
@@ -88,7 +87,7 @@ impl LeafCursor<'_> {
             if self.range.contains(leaf.account.user) {
                 return Ok(Some(leaf));
             }
-            // The rest is after the range.
+            // All further leaves are after the range.
             self.waiting.clear();
             self.next = usize::MAX;
         }
@@ -96,8 +95,8 @@ impl LeafCursor<'_> {
 }
 
 impl Verifier<'_> {
-    /// Returns the leaf of an account that the walk has reached, or of none at the end of the range. Leaves before it, whose
-    /// accounts the walk has not met, are checked.
+    /// Returns the leaf of the account that the walk has reached, or `None`. Leaves before it belong to accounts that
+    /// the walk did not find, which are checked. At the end of the range, `account` is `None`.
     pub(super) async fn take_leaf(
         &self,
         cursor: &mut Option<LeafCursor<'_>>,
@@ -109,7 +108,7 @@ impl Verifier<'_> {
                 Ok(Some(leaf)) => leaf,
                 Ok(None) => return Ok(None),
                 Err(fault) => {
-                    // Reported once for the range.
+                    // Reported once per range.
                     *cursor = None;
                     return self.report_list(fault).map(|()| None);
                 }
@@ -122,7 +121,6 @@ impl Verifier<'_> {
         }
     }
 
-    /// Returns the leaf of one account.
     pub(super) async fn leaf_of(&self, account: AccountKey) -> Result<Option<Leaf>, StoreFault> {
         let Some(anchored) = &self.anchored else { return Ok(None) };
         let leaf = match anchored.find(account).await {
@@ -138,10 +136,10 @@ impl Verifier<'_> {
         totals.anchored_accounts = totals.anchored_accounts.saturating_add(1);
     }
 
-    /// Reports an account that the walk has not met.
+    /// Checks an account with a leaf that the walk did not find.
     async fn check_unmet(&self, leaf: Leaf) -> Result<(), StoreFault> {
         let account = leaf.account;
-        // It was written before the audit, so no later read is needed to be sure.
+        // The account was written before the audit, so one read is conclusive.
         if matches!(self.read_row(account).await?, super::AccountRow::Missing) {
             let finding = Finding::of(FindingKind::AnchoredAccount, Some(account));
             self.report(

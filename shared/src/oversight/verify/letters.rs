@@ -1,5 +1,5 @@
-//! Checks marked transactions against the dead letters. A transaction that is marked as a dead letter is not enqueued
-//! again, so an open letter must contain it; otherwise no operator would find it.
+//! Checks marked transactions against the dead letters. A transaction marked as a dead letter is not enqueued again.
+//! Unless an open letter contains it, no operator would find it.
 
 use std::collections::BTreeSet;
 
@@ -13,14 +13,13 @@ use crate::ports::dead_letters::DeadLetter;
 use crate::ports::fault::StoreFault;
 use crate::ports::ledger::Listing;
 
-/// Maximum number of letters per request.
 const LETTERS_LIMIT: usize = 50;
 /// Number of passes. A letter is written before its transactions are marked, and a replay removes the marks before it
-/// resolves the letter. So a transaction that is marked before and after each pass over the letters is in none of them.
+/// resolves the letter. A transaction that stays marked before and after every pass is therefore in no letter.
 const PASSES: usize = 3;
 
 impl Verifier<'_> {
-    /// Searches all marked transactions in the open letters. Reads nothing if there are none.
+    /// Looks up all marked transactions in the open letters. Reads nothing if there are none.
     pub(super) async fn check_marked(&self) -> Result<(), StoreFault> {
         let (marked, more) = {
             let mut shared = self.shared.lock();
@@ -38,7 +37,7 @@ impl Verifier<'_> {
                 let found = self.reader.read(|| self.store.ledger.transaction(&key)).await;
                 let is_marked = match found {
                     Ok(Some(stored)) => stored.work().is_some() && stored.marks.dead_letter,
-                    // A row that is missing or cannot be read was reported with its account.
+                    // A missing or unreadable row was reported with its account.
                     Ok(None) | Err(StoreFault::Corrupt { .. }) => false,
                     Err(fault) => return Err(fault),
                 };
@@ -66,7 +65,7 @@ impl Verifier<'_> {
         Ok(())
     }
 
-    /// Removes the keys that an open letter contains; returns the number of letters that cannot be read.
+    /// Removes the keys contained in open letters. Returns the number of unreadable letters.
     async fn remove_found(&self, missing: &mut BTreeSet<TransactionKey>) -> Result<u64, StoreFault> {
         let mut unread = 0_u64;
         let mut cursor: Option<String> = None;
@@ -97,12 +96,12 @@ async fn list(
     reader.read(|| store.dead_letters.list(true, cursor, LETTERS_LIMIT)).await
 }
 
-/// Returns the transactions in a letter; `None` if not all of them can be read. The seal is irrelevant here, because
-/// the rows are marked. The letter of a claim contains none: the transactions in its payload are not marked with it,
-/// and the payload may have been changed since.
+/// Returns the transactions in a letter; `None` if not all of them can be decoded. The seal is not checked, because the
+/// rows are marked. A letter with a claim check contains no transactions: those in its payload are not marked with it,
+/// and the payload may have changed since.
 fn content(letter: &DeadLetter) -> Option<Names> {
     if messages::is_of_batches(&letter.queue) {
-        // Its items are not marked: they have no rows before they are final.
+        // The items of a batch are not marked: they have no rows before they are final.
         return Some(Names::default());
     }
     let names = match envelope::claimed(&letter.body) {

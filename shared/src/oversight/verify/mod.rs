@@ -1,22 +1,22 @@
-//! The audit of a whole ledger, for operators: it reads all rows, recomputes all values, and reports differences from
+//! The audit of a whole ledger, for operators. It reads all rows, recomputes all values, and reports differences from
 //! what the bank wrote. It only reads, and postings may continue:
 //!
-//! 1. All rows are read once, in ranges of users side by side. The row of an account is read first; rows after the sequence
-//!    in it are skipped. Rows before it never change.
-//! 2. A suspected inconsistency is checked in two further passes, after some time, against the same state of the
-//!    account. Only what is still inconsistent is reported. So neither a commit between two reads nor a commit that
-//!    becomes visible row by row causes a finding.
+//! 1. All rows are read once, in concurrent ranges of users. The account row is read first. Rows after its sequence are
+//!    skipped, and rows up to it never change.
+//! 2. A suspected inconsistency is checked in two further passes, with delays, against the same state of the account. Only
+//!    what is still inconsistent is reported. Neither a commit between two reads nor a commit that becomes visible row by
+//!    row therefore causes a finding.
 //! 3. Unknown facts cause no findings: limits change, clocks differ, and work may wait for its release.
 //!
-//! [`walk`] iterates over the rows; [`reading`] gives them to the audit of their account, [`account`], with its journal
-//! ([`chain`], [`decisions`]) and a comparison of journal and log ([`comparison`]); [`numbers`] checks that order numbers
-//! are unique over all accounts; [`letters`] checks marked transactions against the dead letters; [`batches`] checks the
-//! totals of batches against their rows; [`trail`] checks the rows of the audit trail; [`anchors`] compares copies of
-//! anchors with the store, and [`leaves`] reads what they state about each account; [`finding`] defines the results;
-//! [`surveys`] audits nothing. The modules `account`, `chain`, `decisions`, `comparison`, `numbers` and `finding` are pure.
+//! [`walk`] iterates over the rows. [`reading`] passes them to the audit of their account, [`account`], with its journal
+//! ([`chain`], [`decisions`]) and a comparison of journal and log ([`comparison`]). [`numbers`] checks that order numbers
+//! are unique over all accounts. [`letters`] checks marked transactions against the dead letters. [`batches`] checks the
+//! totals of batches against their rows. [`trail`] checks the audit trail. [`anchors`] compares copies of anchors with the
+//! store, and [`leaves`] reads their leaves. [`finding`] defines the results. [`surveys`] reads without auditing. The
+//! modules `account`, `chain`, `decisions`, `comparison`, `numbers` and `finding` perform no I/O.
 //!
-//! Memory does not grow with the ledger, except for the order numbers (see [`numbers`]): each account that is being
-//! audited needs some 50 KB and one page of its rows, and each batch of a window some 2 KB.
+//! Memory does not grow with the ledger, except for the order numbers (see [`numbers`]). Each account in progress takes
+//! about 50 KB and one page of its rows, and each batch of a window about 2 KB.
 
 mod account;
 mod anchors;
@@ -60,19 +60,19 @@ use crate::posting::order_numbers::{REGISTER, Register, UnsoundRegister};
 use batches::Window;
 use leaves::AnchoredLeaves;
 
-/// Maximum number of marked transactions that are searched in the dead letters; further ones are counted.
+/// Maximum number of marked transactions that are looked up in the dead letters. Further ones are counted.
 const MARKED_MAX: usize = 100_000;
-/// Number of ranges of users into which a store is divided, so that they can be read side by side.
+/// Number of user ranges into which a store is divided, so that they can be read concurrently.
 const RANGES: u16 = 64;
 
 /// Scope and concurrency of an audit.
 #[derive(Debug, Clone, Copy)]
 pub struct Extent {
-    /// Audits only this account, no batches and no audit trail; its order numbers are compared among themselves.
+    /// Audits only this account, without batches and audit trail. Its order numbers are compared with each other only.
     pub account: Option<AccountKey>,
-    /// Number of ranges of users that are read concurrently.
+    /// Number of user ranges read concurrently.
     pub concurrency: NonZeroUsize,
-    /// Number of batches whose rows are counted at once. With more batches, the transactions are read several times.
+    /// Number of batches per window. With more batches, the transactions are read several times.
     pub batches_at_once: NonZeroUsize,
 }
 
@@ -81,16 +81,16 @@ impl Extent {
     pub const BATCHES_AT_ONCE: NonZeroUsize = NonZeroUsize::new(10_000).expect("not zero");
 }
 
-/// Progress of an audit, and in the end its totals.
+/// Progress of an audit, and finally its totals.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Number of audited accounts.
     pub accounts: u64,
-    /// Number of their journal pages.
+    /// Number of journal pages.
     pub pages: u64,
-    /// Number of their entries.
+    /// Number of journal entries.
     pub entries: u64,
-    /// Number of transactions in every status.
+    /// Number of transactions in any status.
     pub transactions: u64,
     /// Number of different order numbers.
     pub order_numbers: u64,
@@ -98,7 +98,7 @@ pub struct Totals {
     pub batches: u64,
     /// Number of rows of the audit trail.
     pub audit_rows: u64,
-    /// Number of accounts that were compared with an anchor.
+    /// Number of accounts compared with an anchor.
     pub anchored_accounts: u64,
     /// Number of findings.
     pub findings: u64,
@@ -106,22 +106,22 @@ pub struct Totals {
     pub notices: u64,
 }
 
-/// Receives the findings and the progress of an audit. It is called between reads, and must not block.
+/// Receives the findings and the progress of an audit. Called between reads; must not block.
 pub trait Watcher: Send + Sync {
     /// Called for each finding and each notice.
     fn found(&self, finding: &Finding);
-    /// Called when the audit has made progress.
+    /// Called when the audit makes progress.
     fn progressed(&self, totals: &Totals);
 }
 
-/// The audit could not be completed: the findings so far are valid, but the rest was not checked.
+/// Why the audit is incomplete. The findings so far are valid, but the rest was not checked.
 #[derive(Debug, thiserror::Error)]
 pub enum VerifyFault {
     /// The store cannot be read.
     #[error("the ledger could not be read completely")]
     Store(#[from] StoreFault),
-    /// The store has neither an account nor a register of order numbers, which the first process writes when it
-    /// starts: most likely the configured store is not the intended one.
+    /// The store has neither an account nor a register of order numbers, which the first process writes at its start.
+    /// Most likely it is not the intended store.
     #[error("the store is empty: check that this is the intended store")]
     Nothing,
     /// The account does not exist.
@@ -149,17 +149,16 @@ impl RetryingReader {
     }
 }
 
-/// State that is shared by all accounts of an audit.
 #[derive(Default)]
 struct Shared {
     totals: Totals,
-    /// The order numbers; `None` if it is not checked that they are unique.
+    /// The order numbers; `None` if their uniqueness is not checked.
     numbers: Option<NumbersSeen>,
-    /// The first counter that was not reserved when the register was last read.
+    /// The lowest counter that was not reserved when the register was last read.
     unreserved_from: Option<u64>,
     marked: Vec<TransactionKey>,
     marked_more: u64,
-    /// The batches whose rows are counted; `None` if they are not audited.
+    /// The current window of batches; `None` if batches are not audited.
     batches: Option<Window>,
 }
 
@@ -184,8 +183,8 @@ impl<'a> Verifier<'a> {
         audit
     }
 
-    /// Creates an audit for accounts that the caller reads with [`Self::walk`]. It does not compare their order numbers
-    /// with each other. All passes over one account need the same salt.
+    /// Creates an audit for accounts that the caller reads with [`Self::walk`]. Order numbers are not compared with
+    /// each other. All passes over one account must use the same salt.
     pub fn of_accounts(
         store: &'a Store,
         world: Arc<dyn World>,
@@ -197,7 +196,7 @@ impl<'a> Verifier<'a> {
         Self { store, world, reader, watcher, salt, shared, copies, anchored }
     }
 
-    /// Compares the store with copies of anchors, too.
+    /// Also compares the store with copies of anchors.
     #[must_use]
     pub fn anchored_by(self, copies: Option<AnchorCopies>) -> Self {
         Self { copies, ..self }
@@ -208,12 +207,12 @@ impl<'a> Verifier<'a> {
         self.reader.reads.load(Ordering::Relaxed)
     }
 
-    /// Audits the given extent. Findings are reported to the watcher at once.
+    /// Runs the audit. Findings are reported to the watcher immediately.
     ///
     /// # Errors
     /// [`VerifyFault`] when the store cannot be read completely.
     pub async fn run(mut self, extent: Extent) -> Result<Totals, VerifyFault> {
-        // Not retried: an unavailable store is reported at once.
+        // Not retried, so that an unavailable store is reported immediately.
         self.store.ledger.probe().await?;
         let has_register = self.read_register(true).await?;
         self.anchored = self.check_anchors(extent).await?;
@@ -269,7 +268,7 @@ impl<'a> Verifier<'a> {
         if exists || leaf.is_some() { Ok(()) } else { Err(VerifyFault::NoSuchAccount(key)) }
     }
 
-    /// Returns a walk over the whole store, or over the rest of it from a place on.
+    /// Returns a walk over the whole store, or from a place to the end.
     pub fn walk(&self, place: Option<Place>) -> Walk {
         let archive = Arc::clone(&self.store.archive);
         match place {
@@ -286,8 +285,8 @@ impl<'a> Verifier<'a> {
         for_each_range(self.store, &self.reader, concurrency.get(), read).await
     }
 
-    /// Records the first counter that is not reserved yet; `None` if it is unknown. Returns whether there is a
-    /// register. Its defects are reported if `report` is true.
+    /// Reads the lowest counter that is not reserved; unknown if the register is damaged. Returns whether a register
+    /// exists. Reports its defects if `report` is true.
     async fn read_register(&self, report: bool) -> Result<bool, StoreFault> {
         let (register, exists) = match self.reader.read(|| self.store.sync.get(REGISTER)).await {
             Ok(Some(found)) => {
@@ -311,7 +310,7 @@ impl<'a> Verifier<'a> {
         Ok(exists)
     }
 
-    /// Reads the journals again for repeated numbers, to report all of their positions.
+    /// Reads the journals again to find and report all positions of repeated numbers.
     async fn check_numbers(&self, extent: Extent) -> Result<(), StoreFault> {
         let Some(numbers) = self.shared.lock().numbers.take() else { return Ok(()) };
         self.shared.lock().totals.order_numbers = numbers.len();
@@ -346,7 +345,7 @@ impl<'a> Verifier<'a> {
         Ok(())
     }
 
-    /// Counts a finding, and gives it to the watcher.
+    /// Counts a finding, and passes it to the watcher.
     pub fn report(&self, finding: &Finding) {
         let mut shared = self.shared.lock();
         let totals = &mut shared.totals;
@@ -372,7 +371,7 @@ fn unsound_register(unsound: &UnsoundRegister) -> Finding {
     Finding::of(kind, None).finding(causes(unsound))
 }
 
-/// Calls `read` with a walk over each range of the store, for so many ranges at once.
+/// Calls `read` with a walk over each range of the store, for `concurrency` ranges at a time.
 async fn for_each_range(
     store: &Store,
     reader: &RetryingReader,
@@ -384,7 +383,7 @@ async fn for_each_range(
     ranges.try_for_each_concurrent(concurrency, async |range| read(walk(range)).await).await
 }
 
-/// Calls `each` for each row that can be assigned to an account.
+/// Calls `each` for each row whose account is known.
 async fn for_each_row(
     mut walk: Walk,
     mut each: impl FnMut(AccountKey, &RowContent),

@@ -1,9 +1,9 @@
-//! Checks that no order number was issued twice in the whole ledger.
+//! Checks that every order number in the ledger is unique.
 //!
-//! Each number is one bit of a compressed bitmap (`roaring`), because numbers come from consecutive ranges: about 0.13
-//! bytes per number if most of a range is used, and a little more than 2 bytes for isolated numbers. A hundred million
-//! postings need about 13 MB. The bitmap does not contain the positions of a number: only if a number is repeated,
-//! the journals are read again for the positions of the repeated numbers.
+//! Each number is one bit of a compressed bitmap (`roaring`), because numbers come from consecutive ranges. It takes
+//! about 0.13 bytes per number if most of a range is used, and a little more than 2 bytes for isolated numbers: about
+//! 13 MB for a hundred million postings. The bitmap does not contain positions. If numbers are repeated, the journals
+//! are read again to find their positions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,12 +13,11 @@ use super::finding::{Finding, FindingKind};
 use crate::domain::ids::{AccountKey, OrderNumber};
 use crate::domain::journal::Entry;
 
-/// Maximum number of repeated numbers whose positions are searched; further ones are counted.
+/// Maximum number of repeated numbers whose positions are searched. Further ones are counted.
 const REPEATED_MAX: usize = 10_000;
-/// Maximum number of positions that are listed for a number.
 const POSITIONS_MAX: usize = 10;
 
-/// All order numbers of the ledger, by their counters.
+/// All order numbers of the ledger, by counter.
 #[derive(Default)]
 pub struct NumbersSeen {
     seen: RoaringTreemap,
@@ -27,7 +26,7 @@ pub struct NumbersSeen {
 }
 
 impl NumbersSeen {
-    /// Adds the number of an entry. Called once for each entry.
+    /// Adds the number of an entry. Called once per entry.
     pub fn add(&mut self, number: OrderNumber) {
         let counter = number.counter();
         if self.seen.insert(counter) || self.repeated.contains(&counter) {
@@ -40,17 +39,17 @@ impl NumbersSeen {
         }
     }
 
-    /// Returns the number of different order numbers.
+    /// Returns the number of distinct order numbers.
     pub fn len(&self) -> u64 {
         self.seen.len()
     }
 
-    /// Returns whether there is no order number.
+    /// Returns whether no order number was added.
     pub fn is_empty(&self) -> bool {
         self.seen.is_empty()
     }
 
-    /// Returns the collector for the positions of repeated numbers; `None` if no number is repeated.
+    /// Returns a collector for the positions of repeated numbers; `None` if no number is repeated.
     pub fn into_positions(self) -> Option<NumberPositions> {
         let Self { seen: _, repeated, more } = self;
         let positions = repeated.into_iter().map(|counter| (counter, BTreeSet::new())).collect();
@@ -66,7 +65,7 @@ pub struct NumberPositions {
 }
 
 impl NumberPositions {
-    /// Records the position of an entry of any account, if its number is repeated.
+    /// Records the position of an entry if its number is repeated.
     pub fn record(&mut self, account: AccountKey, position: u64, entry: &Entry) {
         let positions = self.positions.get_mut(&entry.order_number.counter());
         if let Some(positions) = positions.filter(|positions| positions.len() < POSITIONS_MAX) {
@@ -84,7 +83,7 @@ impl NumberPositions {
                     .iter()
                     .map(|(account, sequence)| format!("entry {sequence} of {account}"))
                     .collect();
-                // The last position is the position of the finding; the text lists all of them.
+                // The finding is located at the last position; its text lists all of them.
                 let last = positions.last().copied();
                 let mut finding =
                     Finding::of(FindingKind::OrderNumberRepeated, last.map(|(account, _)| account));

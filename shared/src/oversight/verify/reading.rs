@@ -1,4 +1,4 @@
-//! Gives the rows of one account to its audit: one pass if it is consistent, and two further ones if it seems inconsistent.
+//! Reads the rows of one account for its audit, in one pass, or in up to three if the account seems inconsistent.
 
 use std::time::Duration;
 
@@ -17,14 +17,12 @@ use crate::ports::archive::{Readable, RowContent, StoredDecisionPage, StoredPage
 use crate::ports::fault::{StoreFault, causes};
 use crate::ports::ledger::{Listing, StoredTransaction};
 
-/// Maximum number of journal pages per request; a page has up to 98 entries.
+/// Maximum number of journal pages per request. A page has up to 98 entries.
 const PAGES_LIMIT: usize = 100;
-/// Maximum number of transactions per request.
 const TRANSACTIONS_LIMIT: usize = 1000;
-/// Delays before the further passes: longer than the time in which a commit becomes visible row by row.
+/// Delays before the further passes, longer than a commit takes to become visible row by row.
 const PASS_DELAYS: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(1)];
 
-/// Reads a listing to its end.
 async fn for_each_part<'a, T>(
     reader: &RetryingReader,
     list: impl Fn(Option<String>) -> BoxFuture<'a, Result<Listing<T>, StoreFault>> + Sync,
@@ -41,7 +39,7 @@ async fn for_each_part<'a, T>(
     }
 }
 
-/// Reads all pages of an account with entries.
+/// Reads all pages with entries of an account.
 pub(super) async fn for_each_page(
     reader: &RetryingReader,
     store: &Store,
@@ -54,7 +52,7 @@ pub(super) async fn for_each_page(
     for_each_part(reader, list, |pages| pages.iter().for_each(&mut each)).await
 }
 
-/// Reads all pages of an account without entries.
+/// Reads all pages without entries of an account.
 pub(super) async fn for_each_decision_page(
     reader: &RetryingReader,
     store: &Store,
@@ -81,13 +79,13 @@ pub(super) async fn for_each_transaction(
     for_each_part(reader, list, each).await
 }
 
-/// The first pass over an account, whose rows are added one by one.
+/// The first pass over an account, to which rows are added one by one.
 pub struct FirstPass {
     key: AccountKey,
     listed: bool,
     leaf: Option<Leaf>,
     row: AccountRow,
-    /// `None` until the row of the account is known.
+    /// `None` until the account row is known.
     audit: Option<AccountAudit>,
     noted: Noted,
 }
@@ -103,19 +101,19 @@ impl FirstPass {
     }
 }
 
-/// Rows of an account that were counted, once for all passes.
+/// Which rows of an account were already counted. Each row is counted once, whatever the number of passes.
 #[derive(Default)]
 struct Noted {
-    /// The version of the last page without entries.
+    /// The version of the last counted page without entries.
     decision_page: u64,
-    /// The first sequence of the last page with entries.
+    /// The first sequence of the last counted page with entries.
     page: u64,
-    /// Whether the transactions are.
+    /// Whether the transactions were counted.
     transactions: bool,
 }
 
 impl Verifier<'_> {
-    /// Begins the first pass over an account.
+    /// Starts the first pass over an account.
     pub fn begin(&self, key: AccountKey, listed: bool) -> FirstPass {
         FirstPass { key, listed, leaf: None, row: AccountRow::Missing, audit: None, noted: Noted::default() }
     }
@@ -153,8 +151,8 @@ impl Verifier<'_> {
         pass.audit = Some(audit);
     }
 
-    /// Ends the first pass after the last row, and reports the findings about the account after further passes if it seems
-    /// inconsistent. Returns false if the account does not exist.
+    /// Ends the first pass after the last row. Makes further passes if the account seems inconsistent, and then reports
+    /// the findings. Returns `false` if the account does not exist.
     ///
     /// # Errors
     /// [`StoreFault`] when the account cannot be read again.
@@ -166,7 +164,7 @@ impl Verifier<'_> {
         self.conclude_from(pass.subject(), audit.end(), pass.noted).await
     }
 
-    /// Checks a row without the rows before it.
+    /// Checks a row independently of the rows before it.
     pub fn check_alone(&self, account: AccountKey, content: &RowContent) {
         let finding = |kind| Finding::of(kind, Some(account));
         let found = match content {
@@ -199,7 +197,7 @@ impl Verifier<'_> {
         AccountAudit::new(subject, PassOptions { salt, now, unreserved_from: None, differing_groups })
     }
 
-    /// Audits an account and reports its findings. Returns false if the account does not exist.
+    /// Audits an account and reports its findings. Returns `false` if the account does not exist.
     pub(super) async fn audit(
         &self,
         key: AccountKey,
@@ -266,7 +264,7 @@ impl Verifier<'_> {
         if report.findings.iter().any(is_wrong) || !report.differing_groups.is_empty() {
             return Ok(true);
         }
-        // Ranges are reserved continuously: the register is read again if a number is above the known ranges.
+        // Ranges are reserved continuously. If a number is above the known ranges, the register is read again.
         let Some(highest) = report.highest_number else { return Ok(false) };
         let is_reserved = |end: Option<u64>| end.is_none_or(|end| highest < end);
         let known = self.shared.lock().unreserved_from;
@@ -278,7 +276,7 @@ impl Verifier<'_> {
         Ok(!is_reserved(known))
     }
 
-    /// Makes one pass: pages, then transactions, up to the state of the account in `subject`.
+    /// Makes one pass up to the account state in `subject`: pages, then transactions.
     async fn make_pass(
         &self,
         subject: &Subject,
@@ -316,7 +314,7 @@ impl Verifier<'_> {
         Ok(audit.end())
     }
 
-    /// Counts a page without entries, once for all passes.
+    /// Counts a page without entries in the first pass that reads it.
     fn note_decision_page(&self, page: &StoredDecisionPage, noted: &mut Noted) {
         let Some(version) = page.version.filter(|version| *version > noted.decision_page) else { return };
         noted.decision_page = version;
@@ -324,7 +322,7 @@ impl Verifier<'_> {
         totals.pages = totals.pages.saturating_add(1);
     }
 
-    /// Counts a page and its order numbers, once for all passes.
+    /// Counts a page and its order numbers in the first pass that reads it.
     fn note_page(&self, page: &StoredPage, noted: &mut Noted) {
         let Some(first) = page.first_sequence.filter(|first| *first > noted.page) else { return };
         noted.page = first;
@@ -360,8 +358,8 @@ impl Verifier<'_> {
         }
     }
 
-    /// Returns the subject of a further pass. A row that was read remains the reference: the rows before its sequence
-    /// exist, and have had time to become visible. A missing row is read again.
+    /// Returns the subject of a further pass. A row that was read stays the reference: the rows up to its sequence
+    /// exist, and had time to become visible. A missing or unreadable row is read again.
     async fn read_again(&self, subject: Subject) -> Result<Subject, StoreFault> {
         let Subject { key, row, listed, leaf } = subject;
         let listed = listed || self.reader.read(|| self.store.archive.is_listed(key)).await?;
@@ -372,7 +370,8 @@ impl Verifier<'_> {
         Ok(Subject { key, row, listed, leaf })
     }
 
-    /// Checks that rows after the sequence of the account row belong to a later state of it, which must be visible now.
+    /// Checks that rows after the sequence of the account row belong to a later account state, which must be visible by
+    /// now.
     async fn check_later_rows(
         &self,
         subject: &Subject,
@@ -389,7 +388,7 @@ impl Verifier<'_> {
         ))
     }
 
-    /// The same for the version of the account row.
+    /// Like [`Self::check_later_rows`], for the version of the account row.
     async fn check_later_version(
         &self,
         subject: &Subject,
@@ -404,7 +403,7 @@ impl Verifier<'_> {
         Ok(Some(finding.finding(format!("version {version}"))))
     }
 
-    /// Returns the number that the account row has now if it is lower than `wanted`, also after some time.
+    /// Returns the current number in the account row if it stays below `wanted`.
     async fn ends_before(
         &self,
         subject: &Subject,
@@ -426,7 +425,7 @@ impl Verifier<'_> {
     }
 }
 
-/// Returns a finding for differing sums if no other finding explains them.
+/// Returns a finding for differing sums that no other finding explains.
 fn unexplained(subject: &Subject, report: &Report) -> Option<Finding> {
     let is_explained = report.findings.iter().any(|finding| finding.kind.severity() == Severity::Finding);
     let finding = Finding::of(FindingKind::ContentDiffers, Some(subject.key));

@@ -1,4 +1,4 @@
-//! Reads of a whole store that audit nothing.
+//! Reads of a whole store that are not audits.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -16,14 +16,14 @@ use crate::ports::archive::{Readable, RowContent, UserRange};
 use crate::ports::fault::StoreFault;
 use crate::ports::world::World;
 
-/// Number of ranges that are read at once for the highest order number.
+/// Number of ranges read concurrently for the highest order number.
 const RANGES_AT_ONCE: usize = 8;
 
-/// Returns the highest order number in the ledger, in pages or transactions; `None` if nothing was posted.
+/// Returns the highest order number in pages and transactions; `None` if nothing was posted.
 ///
 /// # Errors
-/// [`StoreFault`] when the ledger cannot be read completely. Damaged rows are left out: what a page lost, its transactions
-/// still have.
+/// [`StoreFault`] when the ledger cannot be read completely. Damaged rows are skipped: the numbers of a damaged page
+/// are also in its transactions.
 pub async fn highest_order_number(
     store: &Store,
     world: &Arc<dyn World>,
@@ -51,7 +51,7 @@ pub async fn highest_order_number(
     Ok(highest.into_inner())
 }
 
-/// Counts the accounts in the lists of all users: the total for the progress of an audit.
+/// Counts the accounts in the lists of all users, as the total for the progress of an audit.
 ///
 /// # Errors
 /// [`StoreFault`] when the lists cannot be read.
@@ -74,7 +74,7 @@ pub fn walk_over(store: &Store, world: &Arc<dyn World>) -> Walk {
     Walk::new(Arc::clone(&store.archive), RetryingReader::new(world), UserRange::ALL)
 }
 
-/// Returns the pages of an account with these versions, in their order, or the first damaged page of the whole journal.
+/// Returns the pages of an account with these versions in order, or the first damaged page anywhere in its journal.
 ///
 /// # Errors
 /// [`StoreFault`] when the journal cannot be read completely.

@@ -1,8 +1,8 @@
-//! Checks the rows of the audit trail, from the last one to the first: each contains the hash of the row before it, and
-//! none is missing. Rows that are appended during the audit are not read.
+//! Checks the audit trail from the last row to the first: each row contains the hash of the previous row, and none is
+//! missing. Rows appended during the audit are not read.
 //!
-//! Who can write to the store can also append rows, or write the whole trail anew. Only a hash of an earlier head that
-//! is kept elsewhere shows the latter.
+//! An attacker who can write to the store can also append rows, or rewrite the whole trail. A rewrite can only be
+//! detected with an earlier head hash that is kept elsewhere.
 
 use std::sync::Arc;
 
@@ -15,15 +15,14 @@ use crate::domain::journal::PageHash;
 use crate::oversight::audit::{AuditHead, AuditTrail, StoredAuditRow};
 use crate::ports::fault::{StoreFault, causes, chain};
 
-/// Number of rows per request.
 const ROWS_LIMIT: usize = 1000;
 
-/// What is known about the rows before the ones that were read.
+/// The state after the rows read so far.
 #[derive(Default)]
 struct Position {
-    /// The row that was announced as the last one, until it was read.
+    /// The announced last row, until it is read.
     announced: Option<AuditHead>,
-    /// The sequence of the row that was read last, and the hash of the row before it, if that row can be read.
+    /// The sequence of the row read last, and the hash of the row before it; `None` if the row is unreadable.
     later: Option<(u64, Option<PageHash>)>,
 }
 
@@ -34,7 +33,7 @@ impl Verifier<'_> {
             return Ok(());
         }
         let trail = AuditTrail::new(self.store, Arc::clone(&self.world));
-        // Read before the rows, so that its row is among them.
+        // Read before the rows, so that they include the announced one.
         let announced = match self.reader.read(|| trail.announced().boxed()).await {
             Ok(announced) => announced,
             Err(fault @ StoreFault::Corrupt { .. }) => {
@@ -65,7 +64,7 @@ impl Verifier<'_> {
 }
 
 impl Position {
-    /// Checks the row before the ones that were read.
+    /// Checks the next row in descending order.
     fn read(&mut self, stored: StoredAuditRow) -> Vec<Finding> {
         let StoredAuditRow { id: _, sequence, row } = stored;
         let of = |kind| {
@@ -108,7 +107,7 @@ impl Position {
         findings
     }
 
-    /// Checks that nothing is before the first row.
+    /// Checks that the first row has no predecessor.
     fn end(self) -> Vec<Finding> {
         let mut findings: Vec<Finding> = self.missing_after(0).into_iter().collect();
         if let Some((1, Some(previous))) = self.later
@@ -120,7 +119,7 @@ impl Position {
         findings
     }
 
-    /// Returns a finding if rows are missing between this sequence and the rows that were read, or the announced one.
+    /// Returns a finding if rows are missing between this sequence and the rows read so far, or the announced row.
     fn missing_after(&self, sequence: u64) -> Option<Finding> {
         let first = sequence.saturating_add(1);
         let last = match (self.later, self.announced) {

@@ -1,5 +1,5 @@
-//! Iterates over the rows of a part of a store, account by account: those in the ledger, merged with the accounts in the
-//! lists of the users, in the order of their keys. Each row is read once.
+//! Iterates over the rows of a range of users, account by account in key order. The rows of the ledger are merged with
+//! the accounts in the lists of users. Each row is read once.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,37 +10,35 @@ use crate::ports::archive::{Archive, Damaged, Readable, RowContent, StoredRow, U
 use crate::ports::fault::StoreFault;
 use crate::ports::ledger::Listing;
 
-/// Maximum number of accounts per request.
 pub(super) const NAMES_LIMIT: usize = 1000;
-/// Maximum number of rows per request.
 const ROWS_LIMIT: usize = 1000;
 
-/// An item of the iteration.
+/// A step of the walk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
-    /// The next account, and whether the list of its user contains it.
+    /// The next account.
     Account {
         /// The account.
         key: AccountKey,
-        /// Whether the list contains it.
+        /// Whether the list of its user contains the account.
         listed: bool,
     },
-    /// The next row of that account.
+    /// The next row of this account.
     Row(RowContent),
-    /// A row whose account cannot be read.
+    /// A row or list entry whose account cannot be decoded.
     Unreadable(Damaged),
 }
 
-/// A place within a walk. A later walk continues there, also in another process.
+/// A position in a walk, at which a later walk can continue, also in another process.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Place {
-    /// The cursor of the rows.
+    /// The cursor of the row listing.
     pub cursor: Option<String>,
-    /// The account of the last row before it. Some of its rows may follow.
+    /// The account of the last row before the cursor. More of its rows may follow.
     pub account: Option<AccountKey>,
 }
 
-/// The items of a listing that were read and not used yet.
+/// Items of a listing that were read but not used yet.
 struct Buffer<T> {
     waiting: VecDeque<Readable<T>>,
     cursor: Option<String>,
@@ -66,22 +64,22 @@ impl<T> Buffer<T> {
         self.waiting.front().and_then(|item| item.as_ref().ok())
     }
 
-    /// Takes the next item if it cannot be read.
+    /// Takes the next item if it is damaged.
     fn take_damaged(&mut self) -> Option<Damaged> {
         self.waiting.pop_front_if(|item| item.is_err()).and_then(Result::err)
     }
 }
 
-/// The iterator over a range of users.
+/// A walk over a range of users.
 pub struct Walk {
     archive: Arc<dyn Archive>,
     reader: RetryingReader,
     range: UserRange,
     names: Buffer<AccountKey>,
-    /// A continued walk begins with the names after this one.
+    /// A continued walk only returns names after this one.
     names_after: Option<AccountKey>,
     rows: Buffer<StoredRow>,
-    /// The last account. At the start of a continued walk, the account of the last row before it.
+    /// The account of the last step. At the start of a continued walk, the account of the last row before it.
     account: Option<AccountKey>,
     reads: u64,
 }
@@ -92,20 +90,20 @@ impl Walk {
         Self { archive, reader, range, names, names_after: None, rows, account: None, reads: 0 }
     }
 
-    /// Creates a walk over the rest of the store. The first rows may belong to [`Place::account`]; no step names it again.
+    /// Creates a walk over the rest of the store. The first rows may belong to [`Place::account`], which no step names
+    /// again.
     pub(super) fn continued(archive: Arc<dyn Archive>, reader: RetryingReader, place: Place) -> Self {
         let Place { cursor, account } = place;
         let rows = Buffer::from(cursor);
         Self { rows, account, names_after: account, ..Self::new(archive, reader, UserRange::ALL) }
     }
 
-    /// Returns the place of the next read of rows, if all rows before it were returned and there are more.
+    /// Returns the place of the next read of rows, if all earlier rows were returned and more follow.
     pub fn place(&self) -> Option<Place> {
         let is_there = self.rows.needs_read() && self.rows.cursor.is_some();
         is_there.then(|| Place { cursor: self.rows.cursor.clone(), account: self.account })
     }
 
-    /// Returns the users of the walk.
     pub(super) const fn range(&self) -> UserRange {
         self.range
     }
@@ -120,7 +118,7 @@ impl Walk {
         self.account
     }
 
-    /// Returns whether the next item needs a read.
+    /// Returns whether the next step needs a read.
     pub fn needs_read(&self) -> bool {
         self.names.needs_read() || self.rows.needs_read()
     }
@@ -146,7 +144,7 @@ impl Walk {
         Ok(())
     }
 
-    /// Returns the next item; `None` at the end.
+    /// Returns the next step; `None` at the end.
     pub async fn next(&mut self) -> Result<Option<Step>, StoreFault> {
         self.fill().await?;
         if let Some(damaged) = self.names.take_damaged().or_else(|| self.rows.take_damaged()) {

@@ -1,12 +1,12 @@
-//! The rows of the audit trail: one for each administrative act that was done, chained by hash.
+//! The rows of the audit trail: one per completed administrative act, chained by hash.
 //!
-//! A row is written after its act and before the act is answered, by inserting the next sequence if it is free; of
-//! several processes one succeeds, and the others take the sequence after it. A shared value names a last row: so it
-//! is noticed if the last rows are removed, which the chain alone does not show.
+//! A row is written after its act and before the response, by inserting the next sequence if it is free. If several
+//! processes insert it, one succeeds and the others take the next sequence. A shared value names a recent row, so that
+//! removing the last rows is detected, which the chain alone cannot show.
 //!
-//! If the store does not answer, the act is answered as done all the same, because it was. An error is logged, the act
-//! is counted in [`AuditTrail::missing`], and the process continues to write the row until it ends. A process that ends
-//! between an act and its row leaves only what the act itself stored.
+//! If the store is unavailable, the act is still reported as done. An error is logged, the act is counted in
+//! [`AuditTrail::missing`], and the process keeps trying to write the row until it ends. If a process crashes between
+//! an act and its row, only the effect of the act is stored.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -28,22 +28,21 @@ use crate::ports::records::{Collection, Record, Records};
 use crate::ports::sync_store::{Swapped, SyncStore};
 use crate::ports::world::{World, WorldExt as _};
 
-/// Name of the shared value with the sequence and the hash of a last row.
+/// Name of the shared value with the sequence and hash of a recent row.
 pub(crate) const HEAD: &str = "audit-head";
-/// Longest time for which an act waits for its row.
 const WAIT_MAX: Duration = Duration::from_secs(5);
 
-/// The sequence and the hash of a row. Before the first row, it is 0 and [`PageHash::GENESIS`].
+/// The sequence and hash of a row; 0 and [`PageHash::GENESIS`] before the first row.
 pub type AuditHead = (u64, PageHash);
 
-/// A row as it is stored.
+/// A row as stored, which may be unreadable.
 #[derive(Debug)]
 pub struct StoredAuditRow {
-    /// The id of its record.
+    /// The record id.
     pub id: String,
-    /// Its sequence, if the id is valid.
+    /// The sequence, if the id is valid.
     pub sequence: Option<u64>,
-    /// The row, without any check of its hashes.
+    /// The row; its hashes are not verified.
     pub row: Result<AuditRow, UnreadableRow>,
 }
 
@@ -52,10 +51,10 @@ pub struct AuditTrail {
     records: Arc<dyn Records>,
     sync: Arc<dyn SyncStore>,
     world: Arc<dyn World>,
-    /// The last row, if it is known. Held during an append: those of one process would only be in each other's way.
+    /// The last row, if known. Locked during an append, because concurrent appends of one process would conflict.
     known: Mutex<Option<AuditHead>>,
     missing: AtomicU64,
-    /// Details about the person whose commands this process runs.
+    /// Identity of the operator whose commands this process runs.
     operator: OnceLock<AuditTarget>,
 }
 
@@ -67,20 +66,20 @@ impl AuditTrail {
         Self { records, sync, world, known, missing, operator }
     }
 
-    /// Adds details about the person to all later events of commands: who is [`OPERATOR`] in them, on every machine. Only the
-    /// first call has an effect.
+    /// Adds details to all later command events, to identify the operator: [`OPERATOR`] is the same for everybody. Only
+    /// the first call has an effect.
     pub fn name_operator(&self, details: AuditTarget) {
         let _named_before = self.operator.set(details);
     }
 
-    /// Returns who runs a command, as one text: `command`, and the details about the person.
+    /// Returns `command`, followed by the details about the operator.
     pub fn command(&self) -> String {
         let details = self.operator.get().map(|details| format!(" {details}"));
         format!("command{}", details.unwrap_or_default())
     }
 
-    /// Writes an event to the log. If the act was done, also writes its row, and waits for it at most five seconds; then
-    /// the row is written in the background.
+    /// Logs an event. If the act was done, also writes its row. Waits at most five seconds for the row, which is then
+    /// written in the background.
     pub async fn record(self: &Arc<Self>, event: &Event<'_>) {
         let mut event = event.clone();
         if let Some(details) = self.operator.get().filter(|_| event.who == OPERATOR) {
@@ -122,7 +121,7 @@ impl AuditTrail {
         self.world.spawn(finish.boxed());
     }
 
-    /// Records a command, and returns its result.
+    /// Records the event of a command, and returns its result unchanged.
     ///
     /// # Errors
     /// The error of the command.
@@ -136,24 +135,24 @@ impl AuditTrail {
         ended
     }
 
-    /// Returns the number of acts of this process that were done and have no row, because the store did not take it.
+    /// Returns the number of acts done by this process that have no row because the store did not accept it.
     pub fn missing(&self) -> u64 {
         self.missing.load(Ordering::Relaxed)
     }
 
-    /// Returns the sequence and the hash of the last row; `None` if there is none.
+    /// Returns the sequence and hash of the last row; `None` if there is none.
     ///
     /// # Errors
-    /// [`StoreFault`] when it cannot be read.
+    /// [`StoreFault`] when the row cannot be read.
     pub async fn head(&self) -> Result<Option<AuditHead>, StoreFault> {
         let last = self.last().await?;
         Ok(Some(last).filter(|(sequence, _)| *sequence > 0))
     }
 
-    /// Returns rows before a sequence, the last one first, at most `limit`. Fewer are returned only at the end.
+    /// Returns at most `limit` rows before a sequence, newest first. A shorter list means that none follow.
     ///
     /// # Errors
-    /// [`StoreFault`] when they cannot be read.
+    /// [`StoreFault`] when the rows cannot be read.
     pub async fn list(&self, before: Option<u64>, limit: usize) -> Result<Vec<AuditRow>, StoreFault> {
         let stored = self.list_stored(before.map(body::id).as_deref(), limit).await?;
         stored
@@ -162,11 +161,11 @@ impl AuditTrail {
             .collect()
     }
 
-    /// Returns rows after the one with an id, the last one first, at most `limit`, including those that cannot be read.
-    /// Fewer are returned only at the end.
+    /// Returns at most `limit` rows after a record id, newest first, including unreadable ones. A shorter list means
+    /// that none follow.
     ///
     /// # Errors
-    /// [`StoreFault`] when they cannot be read.
+    /// [`StoreFault`] when the records cannot be read.
     pub async fn list_stored(
         &self,
         after: Option<&str>,
@@ -182,16 +181,16 @@ impl AuditTrail {
         Ok(records.into_iter().map(stored).collect())
     }
 
-    /// Returns the row that was announced as the last one. There can be later rows, but not fewer.
+    /// Returns the announced last row. Later rows may exist; it must exist itself.
     ///
     /// # Errors
-    /// [`StoreFault`] when it cannot be read.
+    /// [`StoreFault`] when the value cannot be read.
     pub async fn announced(&self) -> Result<Option<AuditHead>, StoreFault> {
         let Some(Versioned { value, .. }) = self.sync.get(HEAD).await? else { return Ok(None) };
         body::decode_head(&value).map(Some).map_err(|error| corrupt("reading the last audit row", error))
     }
 
-    /// Appends an act. Retries for as long as the store is unavailable.
+    /// Appends an act. Retries while the store is unavailable.
     async fn append(&self, done: DoneAct) -> Result<AuditHead, StoreFault> {
         let mut known = self.known.lock().await;
         let (mut failures, mut after) = (0_u32, known.take());
@@ -202,7 +201,7 @@ impl AuditTrail {
                     self.announce(head).await;
                     return Ok(head);
                 }
-                // Another process has appended a row, so all loops end.
+                // Another process appended a row first. One of the competing processes always makes progress.
                 Ok(None) => after = None,
                 Err(fault) if fault.is_transient() => {
                     failures = failures.saturating_add(1);
@@ -213,8 +212,9 @@ impl AuditTrail {
         }
     }
 
-    /// Inserts a row after the given one, or after the last one, which is given back. Returns `None` if another row is in
-    /// its place. After a fault the row may be inserted, or may still be: only the same call can be repeated.
+    /// Inserts a row after `after`, or after the last row, which is then stored in `after`. Returns `None` if another
+    /// row has that sequence. After a fault the row may have been inserted, or may still be; only the same call may be
+    /// repeated.
     async fn try_append(
         &self,
         after: &mut Option<AuditHead>,
@@ -228,7 +228,7 @@ impl AuditTrail {
         let (id, encoded) = (body::id(row.sequence), body::encode(&row));
         let inserted = match self.records.save(Collection::AuditRows, &id, &encoded, None).await? {
             Swapped::Done(_) => true,
-            // An earlier attempt may have inserted it.
+            // An earlier attempt may have inserted the row.
             Swapped::Conflict => {
                 let found = self.records.find(Collection::AuditRows, &id).await?;
                 found.is_some_and(|found| found.value == encoded)
@@ -237,14 +237,14 @@ impl AuditTrail {
         Ok(inserted.then_some((row.sequence, row.hash)))
     }
 
-    /// Returns the last row. If the announced one is missing or was changed, the trail continues after what was
-    /// announced, so that the damage remains visible.
+    /// Returns the last row. If the announced row is missing or was changed, the trail continues after the announced
+    /// sequence and hash, so that the damage stays visible.
     async fn last(&self) -> Result<AuditHead, StoreFault> {
         let newest = self.list_stored(None, 1).await?.pop();
-        // Read later, so that it is not older than the rows.
+        // Read after the rows, so that it is not older than they are.
         let announced = match self.announced().await {
             Ok(announced) => announced.unwrap_or((0, PageHash::GENESIS)),
-            // The audit reports it. The rows are enough to continue.
+            // The audit reports the damage. The rows suffice to continue.
             Err(StoreFault::Corrupt { .. }) => (0, PageHash::GENESIS),
             Err(fault) => return Err(fault),
         };
@@ -256,7 +256,7 @@ impl AuditTrail {
         Ok((row.sequence, row.hash))
     }
 
-    /// Announces the last row, unless a later one is announced. If this fails, the next append does it.
+    /// Announces the last row, unless a later one is announced. If this fails, the next append announces its row.
     async fn announce(&self, head: AuditHead) {
         for attempt in 1..=SHARED_VALUE_WRITE.attempts {
             match self.try_announce(head).await {
@@ -274,7 +274,7 @@ impl AuditTrail {
         let is_earlier = |found: &Versioned<String>| {
             body::decode_head(&found.value).is_ok_and(|(sequence, _)| sequence < head.0)
         };
-        // A damaged value is not replaced, so that the damage remains visible.
+        // A damaged value is not replaced, so that the damage stays visible.
         if !found.as_ref().is_none_or(is_earlier) {
             return Ok(true);
         }

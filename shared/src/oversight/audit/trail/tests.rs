@@ -6,7 +6,7 @@ use super::*;
 use crate::oversight::audit::Outcome;
 use crate::testing::prelude::*;
 
-/// A store with processes that record acts.
+/// A store shared by processes that record acts.
 struct Bank {
     store: Store,
     world: Arc<TestWorld>,
@@ -26,7 +26,7 @@ impl Bank {
         Arc::new(AuditTrail::new(&self.store, self.world.clone()))
     }
 
-    /// Advances the clock until a future ends. The tasks of the test run in between.
+    /// Advances the clock until a future completes. Test tasks run in between.
     async fn run<T>(&self, future: impl Future<Output = T>) -> T {
         let time_passes = async {
             loop {
@@ -42,7 +42,7 @@ impl Bank {
         }
     }
 
-    /// Checks the chain, and returns the targets from the first row to the last one.
+    /// Checks the chain, and returns the targets in row order.
     async fn targets(&self) -> Vec<String> {
         let mut rows = self.process().list(None, 1000).await.unwrap();
         rows.reverse();
@@ -120,7 +120,7 @@ async fn a_lost_answer_makes_no_second_row() {
     bank.control.set_once("Records::save", || Effect::AnswerIsLost(faults::unavailable()));
     bank.run(record(&one, 2)).await;
     record(&other, 3).await;
-    // This process still takes the second row for the last one.
+    // This process still knows the second row as the last one.
     bank.run(record(&one, 4)).await;
     assert_eq!(bank.targets().await, ["number=1", "number=2", "number=3", "number=4"]);
     assert_eq!(one.missing(), 0);
