@@ -9,7 +9,7 @@ use postonce_shared::ports::world::World;
 
 use crate::drain::Drain;
 
-/// A periodic task. It handles its own faults: it runs again later.
+/// A periodic task. It handles its own faults; the next run tries again.
 #[async_trait]
 pub trait BackgroundTask: Send + Sync {
     /// Returns whether the task has work now. If not, the next task runs instead.
