@@ -11,12 +11,10 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    /// Returns the number of all connections.
     pub(super) const fn total(&self) -> usize {
         self.total
     }
 
-    /// Returns the number of connections of an address.
     pub(super) fn of(&self, address: IpAddr) -> usize {
         self.by_address.get(&address).copied().unwrap_or_default()
     }

@@ -28,7 +28,6 @@ impl IncompleteHead {
         Self { totals: Arc::clone(totals), kept: Mutex::default() }
     }
 
-    /// Returns the number of kept bytes.
     pub(super) fn bytes(&self) -> usize {
         self.kept.lock().bytes
     }

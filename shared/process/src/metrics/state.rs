@@ -1,4 +1,4 @@
-//! Gate, readiness, posting times and traces.
+//! Metrics of the gate, readiness, posting times and traces.
 
 use std::fmt;
 use std::sync::Arc;
@@ -60,7 +60,7 @@ impl Collector for GateCollector {
     }
 }
 
-/// Collects which parts are available.
+/// Collects the availability of each part.
 pub struct ReadinessCollector(pub Arc<Readiness>);
 
 impl fmt::Debug for ReadinessCollector {
@@ -96,7 +96,7 @@ impl Collector for LatencyCollector {
     }
 }
 
-/// Collects the numbers of spans.
+/// Collects the numbers of recorded and exported spans.
 pub struct TracesCollector(pub Arc<Tracer>);
 
 impl fmt::Debug for TracesCollector {
