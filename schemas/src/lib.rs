@@ -2,8 +2,7 @@
 
 pub mod json;
 
-/// The plain OpenAPI document of the HTTP API, for client generators. It is derived from the strict one in `web`; a test there
-/// compares them.
+/// The plain OpenAPI document of the HTTP API, for client generators. It is derived from the strict one, which a test in `web` checks.
 pub const OPENAPI_JSON: &str = include_str!("../openapi/postonce.json");
 
 /// The strict OpenAPI document of the HTTP API, for checks of requests and responses. It is generated from the code of `web`; a

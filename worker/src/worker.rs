@@ -176,8 +176,8 @@ impl Worker {
             queues,
             Arc::clone(&bank.store.sync),
             world(),
-            // Half of the visibility timeout, so that the queues of a dead worker are taken over well before its messages
-            // become visible again.
+            // Half of the visibility timeout, so that queues of a dead worker are taken over before its messages become
+            // visible.
             visibility_timeout.checked_div(2).unwrap_or_default(),
         );
         let context = SessionContext {

@@ -21,8 +21,7 @@ pub fn codes_by_decimals() -> BTreeMap<usize, Vec<&'static str>> {
     codes
 }
 
-/// Returns the rule for a member that contains an amount: one pattern per number of decimals, with the currencies that have
-/// this number.
+/// Returns the rule for a member that contains an amount: one pattern for all currencies with the same number of decimals.
 pub(super) fn by_currency(member: &str, pattern: impl Fn(usize) -> String) -> Value {
     let groups = codes_by_decimals().into_iter().map(|(decimals, codes)| {
         json!({"properties": {"currency": {"enum": codes}, member: {"pattern": pattern(decimals)}}})

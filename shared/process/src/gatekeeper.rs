@@ -1,9 +1,9 @@
 //! Applies the gate in one process. While the gate is held, the process receives no messages and posts nothing: neither
 //! requests nor messages that it received before.
 //!
-//! The process reads the gate at its start, after it has joined the registry; when a notification contains another epoch or a
-//! ping a newer one; and periodically, in case these were lost. The gate counts as held until the first read after the process
-//! joined the registry. If later reads fail, the last value stays in effect.
+//! The process reads the gate at its start, after it has joined the registry, when a notification contains another epoch or a
+//! ping a newer one, and periodically, in case these were lost. The gate counts as held until the first read since the process
+//! is in the registry. During a later outage of the store, the last value stays in effect.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,7 +39,6 @@ pub struct Gatekeeper {
     /// Whether to hold a gate that was never set, at the first read.
     hold_first: bool,
     permits: Arc<GatePermits>,
-    /// Number of releases observed so far.
     releases: watch::Sender<u64>,
 }
 
@@ -71,8 +70,7 @@ impl Gatekeeper {
         self.permits.epoch()
     }
 
-    /// Returns a permit to receive; `None` if no permit is available ([`GatePermits::enter`]). Keep the permit during the
-    /// receive request.
+    /// Returns a permit to receive; `None` if none is available ([`GatePermits::enter`]). Keep it during the receive request.
     pub fn enter(&self) -> Option<GatePermit> {
         self.permits.enter()
     }
@@ -82,8 +80,7 @@ impl Gatekeeper {
         self.permits.begin_work()
     }
 
-    /// Waits until the number of releases differs from `seen`, and updates `seen`. A release counts even if the gate was held
-    /// again immediately.
+    /// Waits until the number of releases differs from `seen`, and updates `seen`. A release counts even if a hold followed.
     pub async fn released(&self, seen: &mut u64) {
         let mut releases = self.releases.subscribe();
         // Never an error: the sender lives as long as `self`.

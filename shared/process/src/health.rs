@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
 
-/// Timeout of the request.
 const TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Address of the HTTP server of a process.

@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use tokio::runtime::Runtime;
 
-/// Maximum time for which a program waits at its end for blocking operations, such as a write to a file system that does not
-/// respond.
+/// Maximum time for which the end of a program waits for blocking operations, such as a write to an unresponsive file system.
 const BLOCKING_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// Runs a program on a new runtime, and shuts the runtime down.

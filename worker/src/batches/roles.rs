@@ -94,8 +94,8 @@ pub struct Controller {
 pub enum Told {
     /// An outcome with a valid seal.
     Outcome(ChunkOutcome),
-    /// An outcome without a valid seal, so its sender is unknown. The chunk is posted again, which reports its outcome and has
-    /// no other effect.
+    /// An outcome without a valid seal, from an unknown sender. The only effect is that the chunk is posted again, which
+    /// reports its outcome.
     Unsealed(Named),
 }
 

@@ -40,7 +40,6 @@ pub struct BatchUpkeep {
     seen: Mutex<BTreeMap<BatchKey, Seen>>,
 }
 
-/// Observed state of an open batch.
 #[derive(Clone)]
 struct Seen {
     revision: Revision,

@@ -1,9 +1,8 @@
 //! Listens to the queues of one kind of work. It reacts to rings immediately, and makes few store requests when idle.
 //!
 //! A queue is polled when it is rung, when a message in it is expected to become visible ([`PollSchedule`]), when the gate is
-//! released, and by the safety poll ([`SafetyPoll`]), in case a ring was lost. All queues are polled when another process
-//! misses its ping. Each poll runs a [`Session`]. A session that finds messages adds receivers as needed, and ends when the
-//! queue is empty.
+//! released, and by the safety poll ([`SafetyPoll`]), in case a ring was lost. When another process misses its ping, all queues
+//! are polled. Each poll runs a [`Session`], which adds receivers as needed and ends when the queue is empty.
 //!
 //! Under lasting load, the workers distribute the queues among themselves by leases
 //! ([`QueueLeases`](crate::listening::leases::QueueLeases)). A worker ignores a ring for a queue of another worker, and checks
@@ -51,7 +50,6 @@ pub struct Listener<H> {
     pub background_tasks: Vec<Arc<dyn BackgroundTask>>,
 }
 
-/// An event that the listener reacts to.
 #[derive(Debug)]
 enum Event {
     Rung(BTreeSet<QueueName>),
@@ -63,7 +61,6 @@ enum Event {
     Drained,
 }
 
-/// The reason for a poll.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PollReason {
     /// There is probably work in the queue.
@@ -170,13 +167,11 @@ impl<H: Handler> Listener<H> {
         self.context.world.uptime()
     }
 
-    /// Returns the time of the next timer event.
     fn next_time(&self, state: &ListenerState, open: bool) -> Duration {
         let task_at = state.safety_poll.next_task();
         let polls = [Some(state.safety_poll.next()), state.schedule.next(), state.lease_at];
         let polls = polls.into_iter().flatten().filter(|_| open);
-        // This also applies while the gate is held: after a missed ping, the background tasks, which read the gate, become
-        // frequent.
+        // This also applies while the gate is held: the background tasks, which read it, become frequent after a missed ping.
         polls.chain(state.safety_poll.proven_until()).chain([task_at]).min().unwrap_or(task_at)
     }
 

@@ -2,8 +2,7 @@
 //!
 //! A receipt is not an attempt: responses can be lost, and when a worker dies, all of its messages are redelivered. Therefore
 //! the work is tried alone, one message per process at a time, and each attempt is recorded in the message before it begins.
-//! The work is given up only after several processes have ended during such attempts ([`Attempts`]). An outage of any length
-//! never has that effect.
+//! The work is given up only after several processes ended during such attempts ([`Attempts`]), and never because of an outage.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,8 +16,7 @@ use postonce_shared::ports::world::World;
 
 use crate::config::WorkerConfig;
 
-/// Minimum number of processes that must have ended. A process that is stopped during an outage may be unable to remove its
-/// entry.
+/// Minimum number of processes that must have ended. One that stops during an outage may be unable to remove its entry.
 pub const ATTEMPTS_MIN: usize = 3;
 /// Time for which a message is hidden while another attempt of this process is in progress.
 const BUSY: Duration = Duration::from_secs(2);
@@ -61,8 +59,8 @@ impl LoneAttempts {
     /// Decides about a message with these recorded attempts.
     ///
     /// # Errors
-    /// [`StoreFault`] when the registry entry of this process is missing or outdated, or the registry cannot be read. Then no
-    /// attempt may begin.
+    /// [`StoreFault`] when no attempt may begin: the entry of this process is missing or outdated, or the registry cannot be
+    /// read.
     pub async fn next_step(&self, recorded: &Attempts) -> Result<NextStep, StoreFault> {
         if recorded.len() < self.attempts_max {
             return self.begin(recorded);

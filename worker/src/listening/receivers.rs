@@ -20,8 +20,7 @@ pub struct QueueBacklog {
     pub oldest_age: Duration,
 }
 
-/// Returns the number of receivers for a queue with work. It grows with the depth of the queue and with the age of the oldest
-/// message.
+/// Returns the number of receivers for a queue with work: it grows with the depth and with the age of the oldest message.
 pub fn wanted(backlog: QueueBacklog, bounds: Bounds) -> usize {
     let Bounds { floor, ceiling } = bounds;
     if backlog.depth == 0 {

@@ -77,7 +77,6 @@ enum Cycle<D> {
     Nothing { rings_seen: u64 },
     /// A dependency was unavailable, so nothing was received.
     Unavailable,
-    /// Messages were handled.
     Done { received: usize, backlog: QueueBacklog, settle_state: SettleState<D> },
     /// Messages of an earlier receive were settled.
     Settled(Handled),
@@ -96,7 +95,6 @@ enum SettleState<D> {
 type Cycles<'a, H> = FuturesUnordered<BoxFuture<'a, Cycle<<H as Handler>::Done>>>;
 
 enum Step<D> {
-    /// A receiver completed.
     Cycle(Cycle<D>),
     /// The queue was rung, and another receiver can start.
     Rung,

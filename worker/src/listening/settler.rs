@@ -1,9 +1,7 @@
-//! Settles received messages for all kinds of work: deletes them, hides them for a time, sends them again, or writes them to
-//! the dead letters.
+//! Settles received messages of all kinds: deletes them, hides them, sends them again, or writes them to the dead letters.
 //!
 //! If a step fails, the message stays in the queue and is redelivered when its lease expires; handlers recognize finished work.
-//! Each step returns whether the store was available. A message whose lease was lost is left to the worker that has the new
-//! lease.
+//! Each step returns whether the store was available. A message whose lease was lost is left to the worker that has leased it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -60,7 +58,6 @@ pub struct Settler<'a> {
     pub name: &'a QueueName,
     /// The dependencies.
     pub parts: &'a SettlerParts,
-    /// Visibility delay of each released message.
     visibility_delays: Mutex<Vec<Duration>>,
 }
 

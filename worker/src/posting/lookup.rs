@@ -1,5 +1,4 @@
-//! Resolves messages without a valid seal. They only name transactions: the worker reads the rows of these and posts the work
-//! in the rows.
+//! Messages without a valid seal only name transactions. The worker reads their rows, and posts the work in the rows.
 //!
 //! Such messages come from processes with an older secret, or from clients that only have write access to the queue. All are
 //! handled in the same way.
@@ -15,7 +14,6 @@ use postonce_shared::ports::ledger::{Ledger, StoredTransaction};
 
 use crate::listening::delivery::NoWork;
 
-/// Number of concurrent reads.
 const READS_AT_ONCE: usize = 16;
 
 /// The result of reading a named transaction.

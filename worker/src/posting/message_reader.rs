@@ -1,5 +1,4 @@
-//! Reads the work of a message from the message itself or from the payload store. An order of a direct producer is accepted
-//! first.
+//! Reads the work of a message from its body or from the payload store. An order of a direct producer is accepted first.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -221,8 +221,7 @@ impl Batch<'_> {
         self.post_leased(&together, &everything).await
     }
 
-    /// Settles posted messages, and posts those that were received too often. Returns false if the next receive should wait
-    /// because of a fault.
+    /// Settles posted messages, and posts those that were received too often. Returns false if the next receive should wait.
     async fn settle_all(&self, posted: &Posted) -> bool {
         let (together, repeated) = self.split_by_treatment(&posted.deliveries);
         let settlements: Vec<_> =
@@ -360,7 +359,6 @@ impl Batch<'_> {
         pending
     }
 
-    /// Posts the work of one account.
     async fn post_account(&self, account: AccountKey, work: Vec<Work>) -> Vec<Settled> {
         let origins: Vec<(TransactionKey, Origin)> =
             work.iter().map(|work| (work.submission.key.clone(), work.submission.origin.clone())).collect();

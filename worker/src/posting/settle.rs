@@ -38,8 +38,7 @@ impl Settlement<'_> {
     pub async fn apply(&self, delivery: &Delivery<Envelope>, disposition: Disposition) -> bool {
         match disposition {
             Disposition::Delete => {
-                // Remove the payload before the message: after a crash in between, the marker of the payload proves that its
-                // work is settled.
+                // Payload first: if the process dies in between, the payload's marker proves that its work is settled.
                 self.remove_payload(delivery).await;
                 self.settler.delete(delivery).await
             }
@@ -158,8 +157,7 @@ impl Settlement<'_> {
         self.settler.delete(delivery).await
     }
 
-    /// Handles a single item that was received too often. It becomes a dead letter only after its row was read and is not
-    /// final.
+    /// Handles an item that was received too often. It becomes a dead letter unless its row is final.
     async fn set_item_aside(&self, delivery: &Delivery<Envelope>, item: &Work, reason: &str) -> bool {
         match self.ledger.transaction(&item.submission.key).await {
             Ok(Some(stored)) if stored.outcome.is_some() => self.settler.delete(delivery).await,

@@ -39,7 +39,6 @@ impl<'a> Processing<'a> {
         self.recorded.push((work.submission.key.clone(), operation));
     }
 
-    /// Ends all spans.
     pub fn end(self, settled: &[Settled]) {
         for (key, operation) in self.recorded {
             let result = settled.iter().find(|(of, _)| *of == key).map(|(_, result)| result);

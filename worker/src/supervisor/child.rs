@@ -26,14 +26,11 @@ use crate::supervisor::supervised::SUPERVISED;
 /// Sent to make a worker read its files with secrets again. The worker ignores the content.
 const RELOAD: &[u8] = b"\n";
 
-/// An event of a worker process.
 #[derive(Debug)]
 pub enum Event {
     /// A worker received this many messages.
     Received(u64),
-    /// A process ended.
     Ended {
-        /// Number of the process.
         number: u32,
         /// The exit status as text.
         status: String,
@@ -89,7 +86,6 @@ impl Child {
         Ok(Self { number, pid, started_at, socket: Some(socket), draining_since: None, kill: Some(kill) })
     }
 
-    /// Returns the process id.
     pub const fn pid(&self) -> u32 {
         self.pid
     }
@@ -99,7 +95,6 @@ impl Child {
         format!("{} (pid {})", self.number, self.pid)
     }
 
-    /// Returns the time since the start.
     pub const fn age(&self, now: Duration) -> Duration {
         now.saturating_sub(self.started_at)
     }
@@ -116,12 +111,10 @@ impl Child {
         self.socket = None;
     }
 
-    /// Returns whether the drain was started.
     pub const fn is_draining(&self) -> bool {
         self.draining_since.is_some()
     }
 
-    /// Returns the time since the start of the drain.
     pub fn draining_for(&self, now: Duration) -> Option<Duration> {
         self.draining_since.map(|since| now.saturating_sub(since))
     }

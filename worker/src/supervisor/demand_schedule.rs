@@ -12,11 +12,9 @@ use postonce_shared::ports::queue::RECEIVE_MAX;
 const BUSY_INTERVAL: Duration = READING_AGE_MAX;
 /// Minimum interval between reads while there is no work.
 const IDLE_INTERVAL_MIN: Duration = Duration::from_secs(600);
-/// The same per operation of a read: one for each queue, and one for the list of open batches. So all reads take at most 576
-/// operations a day.
+/// The same per operation of a read, one for each queue and one for the list of open batches: at most 576 operations a day.
 const IDLE_INTERVAL_OF_OPERATION: Duration = Duration::from_secs(150);
 
-/// Schedule of the reads.
 #[derive(Debug)]
 pub struct DemandSchedule {
     queue_count: u16,
@@ -42,13 +40,11 @@ impl DemandSchedule {
         passed >= self.interval || (passed >= BUSY_INTERVAL && self.received >= full)
     }
 
-    /// Records that the workers received messages.
     pub const fn received(&mut self, messages: u64) {
         self.received = self.received.saturating_add(messages);
     }
 
-    /// Records a read and its result. If waiting messages make no progress, because they are held back or fail, each read
-    /// doubles the interval.
+    /// Records a read and its result. If waiting messages are held back or fail, each read doubles the interval.
     pub fn read(&mut self, now: Duration, waiting: u64) {
         let is_moving = self.received > 0 || waiting != self.waiting;
         self.interval = match waiting {

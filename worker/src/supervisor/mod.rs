@@ -2,8 +2,7 @@
 //!
 //! The supervisor reads the demand at the times of [`demand_schedule`]. It computes the number of workers by the same pure
 //! function as `/v1/admin/scale`, and starts and drains worker processes of its own executable ([`child`]). It scales up
-//! immediately, and scales down after a delay ([`StabilizationWindow`]). It replaces processes that end unexpectedly, with
-//! back-off.
+//! immediately and down after a delay ([`StabilizationWindow`]), and replaces processes that end unexpectedly, with back-off.
 //!
 //! The supervisor posts nothing itself, and no work depends on it: if it dies, its workers drain and end.
 
@@ -61,7 +60,6 @@ pub struct Supervisor {
     schedule: DemandSchedule,
     demand: Demand,
     stabilization: StabilizationWindow,
-    /// Target number of processes.
     target: u32,
     children: BTreeMap<u32, Child>,
     started: u32,
@@ -74,8 +72,7 @@ pub struct Supervisor {
 }
 
 impl Supervisor {
-    /// Creates a supervisor without processes for the queues of a store. `range` replaces the minimum and maximum number of
-    /// workers in the policy.
+    /// Creates a supervisor without processes for the queues of a store. `range` replaces the number of workers in the policy.
     pub fn new(
         program: Program,
         range: ScaleRange,

@@ -28,8 +28,7 @@ pub async fn find(
     Ok(found.map(drop).ok_or_else(|| LegacyPartnerUnknown(partner.clone())))
 }
 
-/// Logs an error if the partner does not exist, as soon as the store can be read. The process continues, because the partner
-/// may be created later.
+/// Logs an error if the partner does not exist, once the store can be read. The partner may still be created later.
 pub async fn report(partner: PartnerId, store: Store, world: &dyn World) {
     let mut backoff = STORE_NEEDED.start();
     loop {

@@ -1,6 +1,5 @@
 //! Limits and functions that the `validator` attributes of requests refer to. Each rule of a request member is either here or
-//! in its attribute. The schemas repeat the numbers, because the attributes of `utoipa` accept literals only; a test compares
-//! them at every bound.
+//! in its attribute. The schemas repeat the numbers, because `utoipa` attributes accept literals only; a test compares them.
 //!
 //! Rules that depend on the currency, the time or the configuration are in the domain.
 

@@ -118,8 +118,7 @@ impl Drop for Lent {
 }
 
 pin_project! {
-    /// A body that is passed on in parts, and records when the client has one to take. The request is in progress until the
-    /// body ends.
+    /// A body that is passed on in parts, and marks when the client has one to take. It keeps the request in progress.
     struct TrackedBody<B> {
         #[pin]
         body: B,

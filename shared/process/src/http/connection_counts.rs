@@ -1,9 +1,8 @@
-//! Counts of the open connections of a server.
+//! Numbers of open connections of a server, without those that are being closed.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-/// Numbers of open connections, without those that are being closed.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     total: usize,

@@ -102,8 +102,7 @@ pub struct PeerState {
 }
 
 impl PeerState {
-    /// Creates the state of a process of the bank. `meter` belongs to its worker, if it has one. `address` is where other
-    /// processes reach it.
+    /// Creates the state of a process that others reach at `address`. `meter` belongs to its worker, if it has one.
     pub fn of(
         bank: &Bank,
         network: &PeerNetwork,

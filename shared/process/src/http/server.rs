@@ -108,8 +108,7 @@ struct HealthState {
     meter: Arc<Meter>,
 }
 
-/// Starts the server of a worker process on a bound address. The caller awaits the returned server, and stops it through its
-/// handle.
+/// Starts the server of a worker process on a bound address. The caller awaits it, and stops it through its handle.
 ///
 /// # Errors
 /// Fails if the server cannot listen on the address.

@@ -1,5 +1,4 @@
-//! The body of a request signed by another process of the bank. A handler with such a parameter is called only for senders that
-//! know the secret.
+//! The body of a request signed by another process of the bank. Handlers that take it run only for senders with the secret.
 
 use std::fmt;
 use std::pin::pin;
@@ -27,7 +26,6 @@ use super::connections::note_known;
 
 /// Client name for all other processes of the bank together.
 const PEERS: &str = "/internal";
-/// Time limit for receiving a body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A body with a valid signature, so its sender knows the secret.

@@ -1,5 +1,4 @@
-//! Metric families. A family's name, type, labels and help text are declared once, for the process that reports it and for the
-//! documentation.
+//! Metric families: name, type, labels and help text, declared once for the process that reports them and the documentation.
 
 use std::borrow::Cow;
 use std::fmt;

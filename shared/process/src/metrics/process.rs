@@ -31,7 +31,6 @@ static STARTED: Family =
     Family::gauge("process_start_time_seconds", &[], "Start of the process, as a Unix time").standard();
 static THREADS: Family = Family::gauge("process_threads", &[], "Threads").standard();
 
-/// The families of this file.
 pub(super) static FAMILIES: [&Family; 9] =
     [&BUILD, &LOG_LINES_LOST, &CPU, &OPEN_FILES, &FILES_MAX, &VIRTUAL, &RESIDENT, &STARTED, &THREADS];
 
@@ -73,7 +72,6 @@ impl Collector for ProcessCollector {
 }
 
 struct Usage {
-    /// CPU time in milliseconds.
     cpu_ms: i64,
     gauges: [(&'static Family, u64); 6],
 }

@@ -41,7 +41,6 @@ static SPANS_EXPORTED: Family = Family::counter(
     "Spans of the batches that the collector answered with success; of the others, the last seconds wait, and all older ones were lost",
 );
 
-/// The families of this file.
 pub(super) static FAMILIES: [&Family; 6] =
     [&GATE_HELD, &GATE_CHANGED, &READY, &LATENCY, &SPANS_RECORDED, &SPANS_EXPORTED];
 

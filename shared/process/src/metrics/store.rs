@@ -59,7 +59,6 @@ static BACKUP_CURRENT: Family = Family::gauge(
     "1 while the newest scheduled backup is recent enough, 0 after a failure until one is taken; missing without backup-folder",
 );
 
-/// The families of this file.
 pub(super) static FAMILIES: [&Family; 11] = [
     &OPERATIONS,
     &DURATIONS,

@@ -93,8 +93,7 @@ pub(super) fn counters(meter: &Meter) -> impl Iterator<Item = (Family, u64)> {
 
 type ListenersGauge = (&'static Family, fn(&Listeners) -> u64);
 
-/// A gauge of the last observation of each queue: family, number of reported parts per base unit, and the function that reads
-/// the value.
+/// A gauge of the last observation of each queue: family, reported parts per base unit, and the function that reads the value.
 type ObservedGauge = (&'static Family, u32, fn(&Observed) -> i64);
 
 /// Collects the counters of the worker.

@@ -275,8 +275,7 @@ impl Readiness {
         [Part::Ledger, Part::Queue, Part::Rights].into_iter().any(|part| self.lacks(part))
     }
 
-    /// Probes the missing parts until they work, then waits until a part is missing again. Returns when the process drains;
-    /// spawn it once.
+    /// Probes missing parts until they work, then waits for the next outage. Returns when the process drains; spawn it once.
     pub async fn watch(self: Arc<Self>, store: Store, queue: (QueueName, QueueUse), world: Arc<dyn World>) {
         let mut backoff = STORE_CHECK.start();
         while !self.lacks(Part::Running) {

@@ -3,8 +3,7 @@
 //! Messages only refer to accepted transactions, which are stored in the log. Every process that notices a deletion therefore
 //! enqueues the work again. All processes use the same deletion time ([`LostQueues`]), and skip transactions that another
 //! process has enqueued since then. If a process ends before it has finished, the next worker that starts continues. Otherwise
-//! the next round of the scrubber would find the transactions. Batches with lost messages are continued by `BatchUpkeep` of the
-//! worker.
+//! the next round of the scrubber would find them. `BatchUpkeep` of the worker continues batches with lost messages.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -45,8 +44,7 @@ pub fn restore_missing(bank: &Bank, queues: Vec<QueueName>) {
                 missing.insert(name);
             }
         }
-        // Run even if no queue is missing: another process may have ended before it restored the work of queues that it
-        // created.
+        // Run even if no queue is missing: another process may have created some, and ended before it restored their work.
         restoration.run(missing).await;
     };
     bank.world.spawn(restoring.boxed());

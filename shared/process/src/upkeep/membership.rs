@@ -23,8 +23,7 @@ pub fn find_secret(bank: &Bank, network: &PeerNetwork) {
 }
 
 /// Keeps a process registered, and pings all other processes, until the drain starts. Calls `on_registered` once it is
-/// registered. Pings contain the known epoch of the gate, so that other processes learn of a gate that this one held at its
-/// start.
+/// registered. Pings contain the known epoch of the gate, so that others learn of a gate that this process held at its start.
 pub async fn keep_registered(
     bank: &Bank,
     network: &PeerNetwork,

@@ -28,7 +28,6 @@ use crate::readiness::{Part, Readiness};
 const FINGERPRINT_VALUE: &str = "ring-secret-fingerprint";
 /// Interval between checks while the secret differs, and after a refused signature.
 const INTERVAL: Duration = Duration::from_secs(30);
-/// Time limit for a process to respond.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// Starts a task that compares the secret once it is known, and again whenever another process refuses a signature. Until the
@@ -104,8 +103,7 @@ impl SecretCheck {
         }
     }
 
-    /// Returns whether at least as many running processes refuse the signature of this process as accept it. This process
-    /// counts as accepting.
+    /// Returns whether at least as many running processes refuse the signature of this process as accept it, itself included.
     async fn is_refused(&self) -> Result<bool, StoreFault> {
         let request = BroadcastRequest::get(STATUS_PATH);
         // Count by address: a process that was restarted at its address after crashes responds for each of its entries.

@@ -65,8 +65,7 @@ pub type Results<'a> = &'a [(&'a Work, Result<(), PostFault>)];
 /// Decides from the results of the items. `receipts` includes the current one.
 ///
 /// An outage of any length never turns valid work into dead letters: a receipt with a transient fault does not count. Only an
-/// item that was tried alone becomes a dead letter, because items on the same account that are posted together can fail
-/// together.
+/// item that was tried alone becomes a dead letter, because items on the same account can fail together.
 pub fn choose(results: Results<'_>, receipts: u32, alone: bool, dequeue_count_max: u32) -> Disposition {
     let mut rest: Vec<Work> = Vec::new();
     let (mut transient, mut held) = (false, false);

@@ -17,7 +17,6 @@ pub(super) enum Kind {
     WindowUpdate,
     /// More header fields.
     Continuation,
-    /// Any other type.
     Other,
 }
 

@@ -116,7 +116,6 @@ impl Chunks {
         }
     }
 
-    /// Whether the whole body has passed.
     pub(super) const fn has_passed(&self) -> bool {
         matches!(self, Self::Passed)
     }

@@ -6,13 +6,6 @@
 //! - Incomplete request heads are counted, so that their total size is bounded.
 //! - Over HTTP/2, the number of open streams is bounded, and so are frames that take memory without using credit ([`streams`]).
 //! - The kernel buffers only few unsent bytes.
-//!
-//! - While the client takes nothing of what is sent to it, nothing is read from it: otherwise it could ask for one answer after
-//!   another, and all of them would wait in memory.
-//! - Over HTTP/1.1 the next request is handed over when the one before is answered ([`turns`]).
-//! - Heads that have not arrived completely are counted, so that all of them together are bounded.
-//! - Over HTTP/2 the number of open streams is bounded, and the frames that take memory without using credit ([`streams`]).
-//! - The kernel holds only a little that is not yet sent.
 
 mod fields;
 mod frames;

@@ -29,8 +29,8 @@ const UNBEGUN_BYTES_MAX: usize = 8 * 1024;
 /// Size of the client's connection preface (RFC 9113, section 3.4).
 const PREFACE_BYTES: usize = 24;
 
-/// The limit that a client exceeded. The connection is closed: a single stream cannot be refused, because the library would
-/// lack its state.
+/// The limit that a client exceeded. The connection is closed, because the library has no state for a stream that it must not
+/// see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Excess {
     #[error("it opened more than {OPEN_MAX} streams at the same time")]

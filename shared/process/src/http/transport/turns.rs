@@ -25,8 +25,7 @@ fn announced_body(head: &[u8]) -> usize {
 #[derive(Debug)]
 enum Phase {
     Head(Head),
-    /// Nothing until the request begins: `others` requests had begun before it. `ahead` bytes of its body were handed over with
-    /// its head.
+    /// Nothing until more than `others` requests have begun. `ahead` bytes of the body were handed over with the head.
     Begin { others: u64, ahead: u64 },
     /// The remaining bytes of a body with a length.
     Sized(u64),
