@@ -2,7 +2,7 @@
 
 pub mod json;
 
-/// The plain OpenAPI document of the HTTP API, for client generators. It is derived from the strict one, which a test in `web` checks.
+/// The plain OpenAPI document of the HTTP API, for client generators, derived from the strict one. A test in `web` compares them.
 pub const OPENAPI_JSON: &str = include_str!("../openapi/postonce.json");
 
 /// The strict OpenAPI document of the HTTP API, for checks of requests and responses. It is generated from the code of `web`; a

@@ -18,7 +18,7 @@ pub const STEP_S: u16 = 2;
 /// interval of the hour must be complete.
 pub const HISTORY_S: u16 = 3620;
 
-/// Maximum number of steps.
+/// Number of steps in [`HISTORY_S`] seconds.
 const STEPS_MAX: usize = 1810;
 const STEP_MS: i64 = 2000;
 

@@ -71,11 +71,11 @@ pub struct Meter {
     pub scrubber: Arc<ScrubberStatus>,
     /// Disk space of an embedded store.
     pub disk: DiskUsage,
-    /// The scheduled backups of this process.
+    /// Results of the scheduled backups.
     pub backups: BackupMeter,
     /// Requests to the API that the process answered with a status of 500 or above.
     pub request_errors: Counter,
-    /// What the process accepted and decided in the last hour.
+    /// Activity of the process in the last hour.
     pub activity: ActivityHistory,
     listeners: Mutex<BTreeMap<QueueName, Arc<ListenerGauge>>>,
     /// One entry for each kind of work.
@@ -150,7 +150,7 @@ pub struct DiskBytes {
 }
 
 impl DiskUsage {
-    /// Records the sizes.
+    /// Replaces the recorded sizes.
     pub fn record(&self, bytes: DiskBytes) {
         *self.0.lock() = Some(bytes);
     }
@@ -161,7 +161,7 @@ impl DiskUsage {
     }
 }
 
-/// The values of a [`ListenerGauge`].
+/// A snapshot of a [`ListenerGauge`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Listeners {
     /// Receivers that are handling messages.

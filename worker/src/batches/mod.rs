@@ -50,7 +50,7 @@ pub trait Role: Send + Sync + 'static {
     /// Maximum number of messages of one receive.
     const MESSAGES_AT_ONCE: usize;
 
-    /// Decodes a message.
+    /// Decodes the body of a message.
     fn decode(&self, body: &[u8]) -> Result<Self::Work, Malformed>;
 
     /// Returns the batch to which a message belongs.

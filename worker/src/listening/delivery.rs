@@ -33,7 +33,7 @@ pub enum NoWork {
         name: String,
         /// Body to write while the message waits.
         body: Vec<u8>,
-        /// The cause.
+        /// The fault of the payload store.
         #[source]
         source: Cause,
     },

@@ -40,7 +40,7 @@ pub struct Handled {
     pub visibility_delays: Vec<Duration>,
 }
 
-/// A kind of work.
+/// Handles one kind of work.
 #[async_trait]
 pub trait Handler: Send + Sync + 'static {
     /// The content of one message.

@@ -40,7 +40,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// Listens to the queues of one kind of work.
 pub struct Listener<H> {
-    /// Shared by the sessions.
+    /// State shared by the sessions.
     pub context: Arc<SessionContext<H>>,
     /// Delivers rings.
     pub doorbell: Arc<dyn Doorbell>,

@@ -40,9 +40,9 @@ pub type Rings = watch::Sender<u64>;
 
 /// State that the sessions of a listener share.
 pub struct SessionContext<H> {
-    /// Handles the messages.
+    /// Handles the received messages.
     pub handler: Arc<H>,
-    /// The queues.
+    /// Store of the queues.
     pub queue: Arc<dyn WorkQueue>,
     /// Decides whether messages may be received.
     pub gatekeeper: Arc<Gatekeeper>,

@@ -27,7 +27,7 @@ pub struct Settlement<'a> {
     pub settler: Settler<'a>,
     /// Read before an item becomes a dead letter, because the item may already be final.
     pub ledger: &'a Arc<dyn Ledger>,
-    /// Removes payloads.
+    /// Removes the payloads of settled messages.
     pub claims: &'a ClaimCheck,
     /// Seals rewritten messages.
     pub seal: &'a Seal,

@@ -33,7 +33,7 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(5);
 pub struct SignedBody(Bytes);
 
 impl SignedBody {
-    /// Returns the bytes.
+    /// Returns the authenticated bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.0
     }

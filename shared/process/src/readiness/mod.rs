@@ -128,7 +128,7 @@ impl Part {
 /// A part that is missing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MissingPart {
-    /// The part.
+    /// Which part is missing.
     pub part: Part,
     /// The time at which this was noticed.
     pub since: Timestamp,
