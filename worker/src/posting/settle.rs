@@ -157,7 +157,7 @@ impl Settlement<'_> {
         self.settler.delete(delivery).await
     }
 
-    /// Handles an item that was received too often. It becomes a dead letter unless its row is final.
+    /// Handles an item that was received too often. It becomes a dead letter unless its row is final or temporarily unavailable.
     async fn set_item_aside(&self, delivery: &Delivery<Envelope>, item: &Work, reason: &str) -> bool {
         match self.ledger.transaction(&item.submission.key).await {
             Ok(Some(stored)) if stored.outcome.is_some() => self.settler.delete(delivery).await,
