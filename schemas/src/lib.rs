@@ -2,24 +2,23 @@
 
 pub mod json;
 
-/// The plain OpenAPI document of the HTTP API, for generators of clients. It is derived from the strict one in `web`; a test
-/// there compares them.
+/// The plain OpenAPI document of the HTTP API, for client generators, derived from the strict one. A test in `web` compares them.
 pub const OPENAPI_JSON: &str = include_str!("../openapi/postonce.json");
 
-/// The strict OpenAPI document of the HTTP API, for checks of requests and responses. It is generated from the code of `web`;
-/// a test there compares them.
+/// The strict OpenAPI document of the HTTP API, for checks of requests and responses. It is generated from the code of `web`; a
+/// test there compares them.
 pub const OPENAPI_STRICT_JSON: &str = include_str!("../openapi/postonce-strict.json");
 
-/// The schema of the XML messages of direct producers.
+/// The XML Schema of the messages of direct producers.
 pub const USER_ACCOUNT_TRANSACTION_XSD: &str = include_str!("../xsd/user-account-transaction.xsd");
 
 /// The JSON Schema of the JSON bodies. It is generated like the OpenAPI document.
 pub const JSON_SCHEMA: &str = include_str!("../json/postonce.schema.json");
 
-/// The description of the SOAP service.
+/// The WSDL description of the SOAP service.
 pub const USER_ACCOUNT_SERVICE_WSDL: &str = include_str!("../wsdl/user-account-service.wsdl");
 
-/// The schemas of the XML bodies of the HTTP API, by file name. The schemas refer to each other by these names.
+/// The XML Schemas of the XML bodies of the HTTP API, by file name. The schemas refer to each other by these names.
 pub const XSDS: &[(&str, &str)] = &[
     ("postonce.xsd", include_str!("../xsd/postonce.xsd")),
     ("problem.xsd", include_str!("../xsd/problem.xsd")),

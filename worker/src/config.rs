@@ -8,27 +8,27 @@ use postonce_shared::domain::ids::PartnerId;
 use postonce_shared::domain::partner::RequestRate;
 use postonce_shared::oversight::scrubber::ScrubberTerms;
 
-/// The configuration of a worker.
+/// Settings of a worker.
 #[derive(Debug, Clone)]
 pub struct WorkerConfig {
-    /// Time for which a received message is hidden from other receivers. Renewed after half of it.
+    /// Time for which a received message is hidden from other receivers. Leases are renewed after half of it.
     pub visibility_timeout: Duration,
-    /// Number of receipts after which an envelope is split, and work is tried alone; and number of processes, from 3 to
-    /// 8, that must end during such attempts until the work becomes a dead letter.
+    /// Number of receipts after which an envelope is split and a single item is tried alone. Limited to 3 to 8, it is also the
+    /// number of processes that must end during such attempts before the work becomes a dead letter.
     pub dequeue_count_max: u32,
-    /// Longest delays between two polls of empty queues.
+    /// Maximum delays between two polls of empty queues.
     pub idle_delays: IdleDelays,
-    /// Smallest and largest number of receivers of a queue.
+    /// Minimum and maximum number of receivers per queue.
     pub receivers: Bounds,
-    /// The partner for which orders of direct producers are accepted. Without it they are refused.
+    /// The partner for whose direct producers orders are accepted; without it, such orders are refused.
     pub legacy_partner: Option<PartnerId>,
-    /// Request rate of that partner if it has no rate of its own; applies to each process.
+    /// Request rate of that partner in each process, if the partner has no rate of its own.
     pub request_rate: RequestRate,
-    /// When and how fast it scrubs.
+    /// Schedule and speed of the scrubber.
     pub scrubber: ScrubberTerms,
-    /// How the scrubber makes anchors.
+    /// Settings for the anchors that the scrubber creates.
     pub anchors: AnchorTerms,
-    /// Whether to hold the gate at the start, if it was never set.
+    /// Whether to hold a gate that was never set.
     pub held: bool,
 }
 
@@ -51,39 +51,39 @@ impl From<&Config> for WorkerConfig {
     }
 }
 
-/// Longest delays between two polls of empty queues.
+/// Maximum delays between two polls of empty queues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IdleDelays {
-    /// While a ring may be lost unnoticed.
+    /// Applies while a ring may be lost unnoticed.
     pub unproven: Duration,
-    /// While it is proven that rings of all processes arrive. Not shorter.
+    /// Applies while rings of all processes are proven to arrive. At least as long as `unproven`.
     pub proven: Duration,
-    /// Whether each poll reads every queue, instead of one in turn.
+    /// Whether each poll reads all queues instead of one in turn.
     pub every_queue: bool,
 }
 
 impl IdleDelays {
-    /// The delays by default.
+    /// The default delays.
     pub const DEFAULT: Self =
         Self { unproven: Duration::from_secs(60), proven: Duration::from_secs(600), every_queue: false };
 
-    /// The delays for producers that write directly to the queues, and do not ring.
+    /// The delays if producers write to the queues directly and do not ring.
     pub const DIRECT_PRODUCERS: Self = Self { every_queue: true, ..Self::fixed(Duration::from_secs(5)) };
 
-    /// Returns one delay for both cases.
+    /// Creates the same delay for both cases.
     pub const fn fixed(delay: Duration) -> Self {
         Self { unproven: delay, proven: delay, every_queue: false }
     }
 
-    /// No polls: for queues that another task wakes in case a ring was lost.
+    /// Disables polls, for queues that another task rings again in case a ring was lost.
     pub const NEVER: Self = Self::fixed(Duration::MAX);
 
-    /// Returns whether there are no polls.
+    /// Returns whether polls are disabled.
     pub fn is_never(self) -> bool {
         self.unproven == Duration::MAX
     }
 
-    /// Returns whether there is one delay for both cases.
+    /// Returns whether both cases have the same delay.
     pub fn is_fixed(self) -> bool {
         self.proven <= self.unproven
     }
@@ -98,12 +98,12 @@ impl IdleDelays {
     }
 }
 
-/// Smallest and largest number of receivers of one queue in one process, while the queue has work.
+/// Minimum and maximum number of receivers of one queue in one process while the queue has work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
-    /// Number of receivers when there is any work.
+    /// Number of receivers for any amount of work.
     pub floor: NonZeroUsize,
-    /// Number of receivers at most.
+    /// Maximum number of receivers.
     pub ceiling: NonZeroUsize,
 }
 

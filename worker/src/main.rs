@@ -1,5 +1,5 @@
-//! The worker process: configuration, telemetry, store, listeners, and the wait for a signal to stop. With
-//! `--scale`, the process supervises other worker processes instead.
+//! The worker process: configuration, telemetry, store and listeners, until a stop signal. With `--scale`, the process
+//! supervises other worker processes instead.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use postonce_worker::supervisor::supervised::{SUPERVISED, SupervisorSocket};
 use postonce_worker::supervisor::{Program, ScaleRange, Supervisor};
 use postonce_worker::worker::Worker;
 
-/// Serving and posting allocate and free small pieces of memory all the time.
+/// Requests and postings constantly allocate and free small blocks of memory.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -76,7 +76,7 @@ async fn run(cli: Cli, matches: &ArgMatches) -> anyhow::Result<()> {
     let signals = Signals::handle(&world).context("the signals cannot be handled")?;
     let opened = store::open_bank(&config, Arc::clone(&world)).await;
     let (bank, network) = opened.context("the bank cannot be opened")?;
-    // A supervised worker has the arguments of its supervisor, including the range.
+    // A supervised worker has the same arguments as its supervisor, including the range.
     if let Some(range) = cli.scale.filter(|_| !cli.supervised) {
         return supervise(range, &config, &bank.store, (world, signals)).await;
     }
@@ -118,7 +118,7 @@ async fn supervise(
     Ok(())
 }
 
-/// Returns when the worker has to stop: on a signal, or when its supervisor, if it has one, closes the socket.
+/// Returns when the worker must stop: after a signal, or when its supervisor, if any, closes the socket.
 async fn until_stopped(
     signals: Signals,
     socket: Option<SupervisorSocket>,

@@ -1,4 +1,4 @@
-//! The running worker process: its listeners, its server and its entry in the process registry.
+//! A running worker process: its listeners, its server and its registry entry.
 
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -25,10 +25,10 @@ use tracing::info;
 
 use crate::worker::Worker;
 
-/// Runs a worker until `stop` returns, and then drains it: work in progress is finished, for at most 10 s.
+/// Runs a worker until `stop` returns, and then drains it: work in progress has at most 10 s to finish.
 ///
 /// # Errors
-/// Fails if the address is in use or the server fails.
+/// Fails if the export of traces or the server cannot be started, or if the server fails.
 pub async fn run(
     worker: Worker,
     bank: &Bank,
@@ -64,7 +64,7 @@ pub async fn run(
     let (starter, draining) = drain();
     bank.prepare_order_numbers();
     let work = async {
-        // Only registered processes are notified when a partner changes. What was read before registration may be outdated.
+        // Only registered processes are notified when a partner changes, so values read before may be outdated.
         let on_registered = || {
             bank.partner_grants.forget(None);
             readiness.gain(Part::ProcessRegistry);
@@ -84,7 +84,7 @@ pub async fn run(
                 info!("Draining: receiving no more messages, finishing work in progress");
                 server.await
             }
-            // A worker without a server would only be slower. Ending lets a supervisor replace it.
+            // A worker without a server would only be slower. Ending it lets a supervisor replace it.
             Either::Right((served, _)) => served,
         }
     };
@@ -97,7 +97,7 @@ pub async fn run(
     served.context("the server failed")
 }
 
-/// Runs a worker that other processes can ring at the address. Calls `on_registered` once the process is registered.
+/// Runs a worker that other processes can ring at `address`. Calls `on_registered` once the process is registered.
 pub async fn run_registered(
     worker: Worker,
     bank: &Bank,

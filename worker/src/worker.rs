@@ -1,4 +1,4 @@
-//! A worker: the parts that listen and post in one process.
+//! A worker: the listeners and tasks that post in one process.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ use crate::upkeep::legacy_partner;
 use crate::upkeep::payload_sweep::PayloadSweep;
 use crate::upkeep::queue_growth::QueueGrowth;
 
-/// A worker that is not running yet.
+/// A worker that was not started yet.
 pub struct Worker {
     bank: Bank,
     config: WorkerConfig,
@@ -54,7 +54,7 @@ impl Worker {
         Self { bank: bank.clone(), config, meter, gatekeeper, background_tasks }
     }
 
-    /// Returns the counters.
+    /// Returns the counters of the worker.
     pub const fn meter(&self) -> &Arc<Meter> {
         &self.meter
     }
@@ -64,8 +64,7 @@ impl Worker {
         Arc::clone(&self.gatekeeper)
     }
 
-    /// Listens to all queues of the bank until the drain starts, and then finishes work in progress, for at most
-    /// [`DRAIN_MAX`].
+    /// Listens to all queues of the bank until the drain starts. Then work in progress has at most [`DRAIN_MAX`] to finish.
     pub async fn run(self, drain: &Drain) {
         if let Some(partner) = self.config.legacy_partner.clone() {
             let (store, world) = (self.bank.store.clone(), Arc::clone(&self.bank.world));
@@ -73,7 +72,7 @@ impl Worker {
             self.bank.world.spawn(report.boxed());
         }
         let (queue_count, before) = self.queue_count(drain).await;
-        // Without the secret no seal can be verified, and each message would cost reads of its rows.
+        // Without the secret, no seal can be verified, and each message would cost reads of its rows.
         self.bank.seal.ready(&*self.bank.world).await;
         info!("Listening to {queue_count} queue(s)");
         if before > 0 {
@@ -96,9 +95,9 @@ impl Worker {
         }
     }
 
-    /// Returns the largest number of queues that work was ever distributed over, or the configured number if the
-    /// drain starts before the largest one is known; and that number before this process: zero if it is the first one of the
-    /// bank, or if that is unknown.
+    /// Returns the largest number of queues ever used, or the configured number if the drain starts before the largest is
+    /// known. The second value is the largest number before this process started: zero if this is the first process of the
+    /// bank, or if the number is unknown.
     async fn queue_count(&self, drain: &Drain) -> (u16, u16) {
         let count = QueueCount::new(&self.bank.store, Arc::clone(&self.bank.world));
         let configured = self.bank.queue_count;
@@ -112,8 +111,8 @@ impl Worker {
         }
     }
 
-    /// Listens to the queues of all kinds of work. Only the listener of single requests polls as a precaution and runs
-    /// the background tasks, one of which looks after open batches.
+    /// Listens to the queues of all kinds of work. Only the listener of single requests runs safety polls and the background
+    /// tasks, one of which continues open batches.
     async fn listen(&self, queue_count: u16, drain: &Drain) {
         let Self { bank, config, meter, background_tasks, .. } = self;
         let posting = PostingHandler::new(bank, Arc::clone(meter), config);
@@ -177,8 +176,8 @@ impl Worker {
             queues,
             Arc::clone(&bank.store.sync),
             world(),
-            // Half of the visibility timeout: the queues of a dead worker are taken over well before its messages
-            // become visible again.
+            // Half of the visibility timeout, so that queues of a dead worker are taken over before its messages become
+            // visible.
             visibility_timeout.checked_div(2).unwrap_or_default(),
         );
         let context = SessionContext {

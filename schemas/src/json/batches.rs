@@ -1,4 +1,4 @@
-//! The bodies about batches.
+//! JSON bodies of the operations on batches.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

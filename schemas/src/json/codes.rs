@@ -1,4 +1,4 @@
-//! Codes with a fixed list of values: the deserializers of responses, which refuse other values, and the rules of requests. The
+//! Codes with a fixed list of values: deserializers of responses, which refuse other values, and rules of requests. The
 //! patterns of the schemas contain the same lists; a test compares them with the rules.
 
 use std::borrow::Cow;
@@ -9,7 +9,7 @@ use validator::ValidationError;
 
 use super::rules::broken;
 
-/// Declares a list, with its deserializer.
+/// Declares lists of codes with their deserializers.
 macro_rules! codes {
     ($($(#[$doc:meta])* $vis:vis $list:ident $name:ident: $($code:literal)*;)*) => {$(
         $(#[$doc])*
@@ -22,25 +22,25 @@ macro_rules! codes {
 }
 
 codes! {
-    /// Status of an account.
+    /// Statuses of an account.
     pub ACCOUNT_STATUSES account_status: "open" "frozen" "closed";
-    /// Kind of a transaction.
+    /// Kinds of transactions.
     pub TRANSACTION_TYPES transaction_type: "deposit" "withdrawal";
-    /// Status of a transaction.
+    /// Statuses of a transaction.
     TRANSACTION_STATUSES transaction_status: "accepted" "posted" "rejected";
-    /// State of the gate.
+    /// States of the gate.
     pub GATE_STATES gate_state: "held" "released";
-    /// Decision about a dead letter.
+    /// Decisions about a dead letter.
     RESOLUTIONS resolution: "replayed" "discarded";
-    /// Status of a partner.
+    /// Statuses of a partner.
     pub PARTNER_STATUSES partner_status: "active" "suspended";
-    /// Algorithm of a signature key.
+    /// Algorithms of signature keys.
     pub SIGNATURE_ALGORITHMS signature_algorithm: "hmac-sha256" "ed25519";
-    /// Occasion of an anchor.
+    /// Occasions of anchors.
     ANCHOR_KINDS anchor_kind: "round" "restore";
     /// Health of a process.
     HEALTHS health: "ok" "unavailable";
-    /// Kind of a process.
+    /// Kinds of processes.
     PROCESS_KINDS process_kind: "web" "worker";
 }
 
@@ -50,7 +50,7 @@ pub const SCOPES: &[&str] = &[
     "admin",
 ];
 
-/// Reasons for a rejection.
+/// Reasons for the rejection of a transaction.
 const REASONS: &[&str] = &[
     "insufficient_funds",
     "account_closed",
@@ -61,7 +61,7 @@ const REASONS: &[&str] = &[
     "discarded",
 ];
 
-/// Deserializes the reason for a rejection, if there is one.
+/// Deserializes the optional reason for a rejection.
 pub(super) fn reason<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Cow<'static, str>>, D::Error> {
@@ -74,13 +74,13 @@ fn known<E: Error>(code: &str, codes: &'static [&'static str]) -> Result<Cow<'st
     found.map(|known| Cow::Borrowed(*known)).ok_or_else(|| E::unknown_variant(code, codes))
 }
 
-/// Declares the rule that a text of a request is in a list, with the words for the list.
+/// Declares rules that check a code of a request against a list, with a function that formats the list for messages.
 macro_rules! rules {
     ($($name:ident: $list:ident $words:ident;)*) => {$(
         #[doc = concat!("Checks that a code is one of [`", stringify!($list), "`].")]
         ///
         /// # Errors
-        /// With the list in the message.
+        /// Fails with the list of codes in the message.
         pub fn $name(code: &str) -> Result<(), ValidationError> {
             if $list.contains(&code) { Ok(()) } else { Err(broken("code", format!("must be {}", $words($list)))) }
         }

@@ -1,7 +1,7 @@
-//! Rules that the attributes of `utoipa` cannot express: rules between members, and rules for member names. With
-//! them a schema accepts and refuses the same documents as the program.
+//! Rules between members, and rules for member names, which the attributes of `utoipa` cannot express. With them, a schema
+//! accepts and refuses the same documents as the program.
 //!
-//! A schema cannot express two rules, which are in the descriptions: the limit on the total size of `metadata` and of
+//! A schema cannot express two rules, which are only in the descriptions: the limit on the total size of `metadata` and of
 //! unknown members, and the precision of numbers in unknown members.
 
 use serde_json::{Value, json};
@@ -13,10 +13,10 @@ use super::rules::{METADATA_MEMBERS_MAX, METADATA_NAME_CHARS_MAX, UNKNOWN_MEMBER
 /// Text without control characters.
 const PRINTABLE: &str = r"^[^\u0000-\u001F\u007F-\u009F]*$";
 
-/// Adds these rules to the schemas of the OpenAPI document. `schemas` contains them by name.
+/// Adds these rules to the schemas of the OpenAPI document. `schemas` contains the schemas by name.
 ///
 /// # Panics
-/// If a schema is missing: then the list of rules is out of date.
+/// If a schema is missing, because the list of rules is outdated.
 pub fn add_rules(schemas: &mut Value) {
     let unknown = json!({"additionalProperties": {"$ref": "#/components/schemas/UnknownMember"}});
     let metadata = json!({
@@ -99,7 +99,7 @@ fn everything_or_named() -> Value {
     ]})
 }
 
-/// Returns the schema of unknown members of a request. Numbers are limited to those that are stored exactly.
+/// Returns the schema of unknown members of a request. It limits numbers to those that are stored exactly.
 fn unknown_member() -> Value {
     const LIMIT: i64 = 1_000_000_000_000_000_000;
     let itself = json!({"$ref": "#/components/schemas/UnknownMember"});

@@ -1,4 +1,4 @@
-//! Answers about single transactions, for operators.
+//! Responses about single transactions, for operators.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

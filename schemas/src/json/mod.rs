@@ -1,8 +1,8 @@
-//! The JSON bodies of the HTTP API, one struct each. The names and the order of the members are the contract: the
-//! parsers and writers of all formats, the OpenAPI document and the JSON Schema are derived from these structs.
+//! The JSON bodies of the HTTP API, one struct each. The names and the order of the members are the contract: the parsers and
+//! writers of all formats, the OpenAPI document and the JSON Schema are derived from these structs.
 //!
-//! Amounts are always decimal strings, because most clients would convert a JSON number to a binary float. Times
-//! are RFC 3339 in UTC with milliseconds. Members without a value are omitted.
+//! Amounts are always decimal strings, because most clients would convert a JSON number to a binary float. Times are in UTC in
+//! the format of RFC 3339, with milliseconds. Members without a value are omitted.
 #![expect(
     clippy::disallowed_types,
     reason = "serde names floats in what it derives for a struct with flattened members"
@@ -56,7 +56,7 @@ use self::rules::{LINE_CHARS_MAX, Metadata};
 #[serde(expecting = "a string such as \"12.50\"")]
 pub struct DecimalText(pub String);
 
-/// The code of a currency.
+/// A currency code of ISO 4217.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(expecting = "a currency code of ISO 4217, such as \"EUR\"")]
 pub struct CurrencyCode(pub String);
@@ -294,9 +294,9 @@ pub struct Transaction {
 }
 
 impl Transaction {
-    /// The name of the member with the partner's own members.
+    /// Name of the member that contains unknown members of the request.
     pub const UNKNOWN_MEMBERS: &str = "unknown_members";
-    /// The name of the member with the partner.
+    /// Name of the member that contains the id of the partner.
     pub const PARTNER_ID: &str = "partner_id";
 }
 

@@ -1,4 +1,4 @@
-//! The allowed forms of amounts in each currency, as regular expressions for JSON Schema.
+//! Allowed forms of amounts in each currency, as regular expressions for JSON Schema.
 
 use std::collections::BTreeMap;
 
@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 /// Maximum number of digits of an amount or a limit, including decimals.
 const DIGITS_MAX: usize = 18;
 
-/// Returns the codes of the supported currencies, sorted, by their number of decimals (ISO 4217). Currencies without
-/// a defined number of decimals are not supported, as in the domain.
+/// Returns the sorted codes of the supported currencies by number of decimals (ISO 4217). As in the domain, currencies without
+/// a defined number of decimals are not supported.
 pub fn codes_by_decimals() -> BTreeMap<usize, Vec<&'static str>> {
     let mut codes: BTreeMap<usize, Vec<&'static str>> = BTreeMap::new();
     for currency in Currency::iter() {
@@ -21,8 +21,7 @@ pub fn codes_by_decimals() -> BTreeMap<usize, Vec<&'static str>> {
     codes
 }
 
-/// Returns the rule for a member that contains an amount: one pattern for each number of decimals, with the
-/// currencies that have that number.
+/// Returns the rule for a member that contains an amount: one pattern for all currencies with the same number of decimals.
 pub(super) fn by_currency(member: &str, pattern: impl Fn(usize) -> String) -> Value {
     let groups = codes_by_decimals().into_iter().map(|(decimals, codes)| {
         json!({"properties": {"currency": {"enum": codes}, member: {"pattern": pattern(decimals)}}})
@@ -53,7 +52,7 @@ pub(super) fn limit(decimals: usize) -> String {
     format!("^(0|[1-9][0-9]{{0,{major_max}}}){fraction}$")
 }
 
-/// Returns the rule for an object whose members are limits, named by their currencies.
+/// Returns the rule for an object of limits by currency.
 pub(super) fn limits_by_currency() -> Value {
     let groups = codes_by_decimals().into_iter().map(|(decimals, codes)| {
         (format!("^({})$", codes.join("|")), json!({"type": "string", "pattern": limit(decimals)}))

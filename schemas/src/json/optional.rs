@@ -6,11 +6,11 @@ use std::marker::PhantomData;
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{Deserialize, Deserializer, Error, IntoDeserializer as _, MapAccess, SeqAccess, Visitor};
 
-/// Deserializes a member that may be absent; if present, it must be a `T`. If `T` is an `Option`, the result
-/// distinguishes null (`Some(None)`) from an absent member (`None`).
+/// Deserializes a member that may be absent. If present, it must be a `T`. If `T` is an `Option`, the result distinguishes null
+/// (`Some(None)`) from an absent member (`None`).
 ///
-/// It calls `deserialize_any`. A deserializer calls `visit_some` with a value, or `visit_none` if it also visits
-/// absent members; or it visits the value itself, as that of JSON does.
+/// The function calls `deserialize_any`. A deserializer that also visits absent members calls `visit_some` or `visit_none`;
+/// others, such as the one for JSON, visit the value directly.
 pub(super) fn not_null<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error> {

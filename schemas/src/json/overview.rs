@@ -1,4 +1,4 @@
-//! The response of the operation that shows the whole bank at once.
+//! The response with the overview of the whole bank.
 
 use std::borrow::Cow;
 

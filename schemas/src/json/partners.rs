@@ -250,13 +250,13 @@ pub struct PartnerKeyRequest {
     pub expires_at: Option<String>,
 }
 
-/// The codes of scopes.
+/// The requested scopes of an API key.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
 pub struct Scopes(pub Vec<String>);
 
 impl Validate for Scopes {
-    /// All errors are in one list: `validator` leaves out those of items if there is one of the list.
+    /// Returns all errors in one list, because `validator` omits the errors of items if the list itself has one.
     fn validate(&self) -> Result<(), ValidationErrors> {
         let Self(codes) = self;
         let mut errors = Vec::new();

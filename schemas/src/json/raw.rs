@@ -6,17 +6,17 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// Members of a JSON object as text. They are serialized without parsing their values.
+/// Members of a JSON object as text. Their values are serialized without parsing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RawMembers(String);
 
 impl RawMembers {
-    /// Creates the members from the text of a JSON object. A text that is not an object gives no members.
+    /// Creates the members from the text of a JSON object. Any other text results in no members.
     pub fn new(object: &str) -> Self {
         Self(object.to_owned())
     }
 
-    /// Returns the members except for the one with this name.
+    /// Returns all members except the one with this name.
     #[must_use]
     pub fn without(&self, name: &str) -> Self {
         let members: BTreeMap<String, &RawValue> = serde_json::from_str(&self.0).unwrap_or_default();

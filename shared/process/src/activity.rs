@@ -1,8 +1,8 @@
-//! What a process accepted and decided in the last hour, in steps of two seconds.
+//! Activity of a process in the last hour: numbers of accepted and decided transactions in steps of two seconds.
 //!
-//! The steps begin at multiples of their length of the wall clock, in every process. So the histories of several processes can be
-//! summed step by step. A background task ([`crate::upkeep::activity`]) adds the differences of the counters; nothing is
-//! recorded where money is posted.
+//! Every process begins its steps at multiples of the step length on the wall clock, so the histories of several processes can
+//! be added step by step. A background task ([`crate::upkeep::activity`]) records the differences of the counters; the path
+//! that posts money records nothing.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -14,11 +14,11 @@ use postonce_shared::domain::time::Timestamp;
 pub const STEP: Duration = Duration::from_secs(2);
 /// Length of a step in seconds.
 pub const STEP_S: u16 = 2;
-/// Length of the history in seconds: an hour, and two steps of 10 s, so that the first of the steps of an hour that are merged to
-/// that length is complete.
+/// Length of the history in seconds: an hour and two intervals of 10 s. Readers merge steps to intervals of 10 s, and the first
+/// interval of the hour must be complete.
 pub const HISTORY_S: u16 = 3620;
 
-/// Maximum number of steps.
+/// Number of steps in [`HISTORY_S`] seconds.
 const STEPS_MAX: usize = 1810;
 const STEP_MS: i64 = 2000;
 
@@ -33,7 +33,7 @@ pub struct ActivityCounts {
     pub queued: u64,
     /// Posted as items of batches.
     pub batch: u64,
-    /// Rejected, on any way.
+    /// Rejected on any of these paths.
     pub rejected: u64,
     /// Storage operations that failed.
     pub storage_errors: u64,
@@ -42,7 +42,7 @@ pub struct ActivityCounts {
 }
 
 impl ActivityCounts {
-    /// Returns the sum.
+    /// Returns the sum of both, member by member.
     #[must_use]
     pub fn plus(self, more: Self) -> Self {
         self.combined(more, u64::saturating_add)
@@ -70,7 +70,7 @@ impl ActivityCounts {
     }
 }
 
-/// Complete steps, without gaps.
+/// Complete, consecutive steps.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Steps {
     /// The end of the last step: a multiple of [`STEP`] since 1970.
@@ -79,15 +79,15 @@ pub struct Steps {
     pub counts: Vec<ActivityCounts>,
 }
 
-/// The history of a process. It has at most [`HISTORY_S`] seconds.
+/// The history of a process: at most [`HISTORY_S`] seconds.
 #[derive(Debug, Default)]
 pub struct ActivityHistory(Mutex<Option<State>>);
 
 #[derive(Debug)]
 struct State {
-    /// The counters of the process at the end of the last step.
+    /// Values of the process's counters at the end of the last step.
     counted: ActivityCounts,
-    /// The number of steps from 1970 to the end of the last one.
+    /// Number of steps from 1970 to the end of the last one.
     end: i64,
     steps: VecDeque<ActivityCounts>,
 }
@@ -100,15 +100,15 @@ impl ActivityHistory {
         *self.0.lock() = Some(state);
     }
 
-    /// Adds the steps that ended since the last call, given the counters of the process now. Their difference counts in the last of
-    /// these steps; earlier ones that were missed get zeros. Without an end of a step, the difference counts later.
+    /// Adds the steps that ended since the last call. The increase of `counters` since then counts in the last of these steps;
+    /// steps that were missed get zeros. If no step has ended, the increase is recorded by a later call.
     pub fn note(&self, now: Timestamp, counters: ActivityCounts) {
         if let Some(state) = &mut *self.0.lock() {
             state.note(ended_steps(now), counters);
         }
     }
 
-    /// Returns the last complete steps, for at most this length and [`HISTORY_S`]; `None` before the history began.
+    /// Returns the last complete steps that cover `length`, at most [`HISTORY_S`]; `None` before the history began.
     pub fn last(&self, length: Duration) -> Option<Steps> {
         let state = self.0.lock();
         let State { end, steps, .. } = state.as_ref()?;
@@ -125,7 +125,7 @@ impl State {
         if ended == self.end {
             return;
         }
-        // The clock was set back: what is in the future now counts in the step that ends now.
+        // The clock was set back: merge the steps that now lie in the future into the step that ends now.
         while self.end >= ended
             && let Some(last) = self.steps.pop_back()
         {
@@ -143,7 +143,7 @@ impl State {
     }
 }
 
-/// Returns the time until the step in progress ends.
+/// Returns the remaining time of the current step.
 pub fn until_next_end(now: Timestamp) -> Duration {
     let rest = STEP_MS.saturating_sub(now.unix_ms().rem_euclid(STEP_MS));
     Duration::from_millis(u64::try_from(rest).unwrap_or(0))
@@ -166,7 +166,7 @@ mod tests {
         ActivityCounts { accepted, ..ActivityCounts::default() }
     }
 
-    /// A history that began at 1 s, with these counters at these times in milliseconds.
+    /// A history that began at 1 s and recorded these counters at these times in milliseconds.
     fn history(counters: &[(i64, u64)]) -> ActivityHistory {
         let history = ActivityHistory::default();
         history.begin(at(1000));

@@ -1,5 +1,5 @@
-//! Small periodic tasks. The safety poll of the listener starts at most one of them, so that an idle process makes
-//! few requests to the store. A process without a listener runs them with [`run_every`].
+//! Small periodic tasks. A listener starts them in turn, one at a time, so that an idle process makes few store requests. A
+//! process without a listener runs them with [`run_every`].
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use postonce_shared::ports::world::World;
 
 use crate::drain::Drain;
 
-/// A periodic task. It handles its own faults: it runs again later.
+/// A periodic task. It handles its own faults; the next run tries again.
 #[async_trait]
 pub trait BackgroundTask: Send + Sync {
     /// Returns whether the task has work now. If not, the next task runs instead.

@@ -1,20 +1,20 @@
-//! The build of this program, and its start.
+//! The version of this program, and the log entry at its start.
 
 use postonce_shared::config::{Origin, SettingInForce};
 use tracing::info;
 
-/// The version.
+/// Version of the program, from `Cargo.toml`.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// The commit, abbreviated; `unknown` for a build without a repository, and for debug builds.
+/// Abbreviated commit; `unknown` in a build without a repository and in debug builds.
 pub const COMMIT: &str = env!("POSTONCE_COMMIT");
 
-/// Version and commit, for people.
+/// Version and commit in readable form.
 pub const DESCRIPTION: &str = concat!(env!("CARGO_PKG_VERSION"), " (commit ", env!("POSTONCE_COMMIT"), ")");
 
-/// The name of the setting of the store.
+/// Name of the setting that selects the store.
 const STORAGE: &str = "storage";
 
-/// Logs that a program starts: its build, its store, and the settings that differ from the defaults, without secrets.
+/// Logs the start of a program with its build, its store, and the settings that differ from the defaults. Secrets are left out.
 pub fn log_start(program: &str, settings: &[SettingInForce]) {
     let value = |setting: &SettingInForce| setting.value.clone().unwrap_or_default();
     let storage = settings.iter().find(|setting| setting.name == STORAGE).map(value);

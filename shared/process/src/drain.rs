@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-/// Longest time of a drain. Work that is still in progress then is redelivered when its leases expire.
+/// Maximum duration of a drain. Work that is still in progress then is redelivered when its leases expire.
 pub const DRAIN_MAX: Duration = Duration::from_secs(10);
 
 /// Starts a drain. Dropping it starts the drain as well.

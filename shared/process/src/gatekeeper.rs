@@ -1,9 +1,9 @@
-//! Applies the gate in one process: while it is held, no messages are received and nothing is posted, neither requests at once
-//! nor work of messages that were received before.
+//! Applies the gate in one process. While the gate is held, the process receives no messages and posts nothing: neither
+//! requests nor messages that it received before.
 //!
-//! The value is read at the start, after the process was entered into the registry, when a notification contains another epoch or
-//! a ping a newer one, and by a background task in case these were lost. The gate counts as held until it was read once since the
-//! process is in the registry. During a later outage the last value stays in effect.
+//! The process reads the gate at its start, after it has joined the registry, when a notification contains another epoch or a
+//! ping a newer one, and periodically, in case these were lost. The gate counts as held until the first read since the process
+//! is in the registry. During a later outage of the store, the last value stays in effect.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,22 +24,21 @@ use tracing::{error, info, warn};
 use crate::background_task::BackgroundTask;
 use crate::drain::Drain;
 
-/// Longest sleep before a scheduled release is compared with the clock again: the clock may be adjusted.
+/// Maximum sleep before a scheduled release is compared with the clock again, because the clock may be adjusted.
 const CLOCK_CHECK_MAX: Duration = Duration::from_secs(10);
-/// Time until a process whose clock differs from that of the store tries to perform a scheduled release again: its clock
-/// may be corrected, or another process releases the gate.
+/// Delay before a process whose clock differs from that of the store tries a scheduled release again. Until then its clock may
+/// be corrected, or another process may have released the gate.
 const UNTRUSTED_CLOCK_PAUSE: Duration = Duration::from_secs(60);
-/// Time for which an acknowledgment waits for receive requests and commits in progress.
+/// Time for which the acknowledgment of a notification waits for receive requests and commits in progress.
 const PERMITS_END_MAX: Duration = Duration::from_secs(2);
 
 /// Decides whether a process may receive and post.
 pub struct Gatekeeper {
     gate: Gate,
     world: Arc<dyn World>,
-    /// Whether to hold the gate at the start, if it was never set.
+    /// Whether to hold a gate that was never set, at the first read.
     hold_first: bool,
     permits: Arc<GatePermits>,
-    /// Number of releases that were observed.
     releases: watch::Sender<u64>,
 }
 
@@ -50,8 +49,8 @@ impl Gatekeeper {
         Arc::new(Self::new(gate, Arc::clone(&bank.gate_permits), Arc::clone(&bank.world), hold_first))
     }
 
-    /// Creates a gatekeeper that has not read the gate: it counts as held. With `hold_first`, a gate that was never
-    /// set is held before any message is received.
+    /// Creates a gatekeeper. The gate counts as held until it is read. With `hold_first`, a gate that was never set is held
+    /// before any message is received.
     pub fn new(gate: Gate, permits: Arc<GatePermits>, world: Arc<dyn World>, hold_first: bool) -> Self {
         Self { gate, world, hold_first, permits, releases: watch::Sender::new(0) }
     }
@@ -61,37 +60,36 @@ impl Gatekeeper {
         self.permits.is_open()
     }
 
-    /// Returns the value of the gate that this process applies; `None` before it was read.
+    /// Returns the value of the gate that this process applies; `None` before the first read.
     pub fn known(&self) -> Option<GateValue> {
         self.permits.known()
     }
 
-    /// Returns the epoch that this process applies; zero before the first epoch, and before the first read.
+    /// Returns the epoch that this process applies; zero before the first epoch and before the first read.
     pub fn epoch(&self) -> u64 {
         self.permits.epoch()
     }
 
-    /// Returns a permit to receive; `None` while there are none ([`GatePermits::enter`]). Keep the permit during the receive request.
+    /// Returns a permit to receive; `None` if none is available ([`GatePermits::enter`]). Keep it during the receive request.
     pub fn enter(&self) -> Option<GatePermit> {
         self.permits.enter()
     }
 
-    /// Records that received messages are in progress, until the returned value is dropped. Called under a permit.
+    /// Counts received messages as in progress until the returned value is dropped. Call it under a permit.
     pub fn begin_work(&self) -> WorkInProgress {
         self.permits.begin_work()
     }
 
-    /// Returns when the number of releases differs from `seen`, and updates `seen`. A release counts even if the gate
-    /// was held again at once.
+    /// Waits until the number of releases differs from `seen`, and updates `seen`. A release counts even if a hold followed.
     pub async fn released(&self, seen: &mut u64) {
         let mut releases = self.releases.subscribe();
-        // The sender exists as long as `self`.
+        // Never an error: the sender lives as long as `self`.
         if let Ok(now) = releases.wait_for(|releases| *releases != *seen).await.map(|now| *now) {
             *seen = now;
         }
     }
 
-    /// Reads the gate until it is readable, and then performs scheduled releases. Returns when the drain starts.
+    /// Retries until the gate is read, then performs scheduled releases. Returns when the drain starts.
     pub async fn watch(&self, drain: &Drain) {
         let mut faults = STORE_NEEDED.start();
         let mut known = self.permits.subscribe();
@@ -127,7 +125,7 @@ impl Gatekeeper {
         }
     }
 
-    /// Reads the gate if another process knows a newer epoch.
+    /// Reads the gate if `epoch`, which another process applies, is newer than the known one.
     pub async fn catch_up(&self, epoch: u64) {
         if epoch > self.epoch() {
             // The fault is already logged, and the next ping tries again.
@@ -135,9 +133,9 @@ impl Gatekeeper {
         }
     }
 
-    /// Reads the gate if its epoch is not the given one. Returns the epoch that is applied from now on, or zero if a
-    /// receive request or a commit is still in progress after the time limit. Otherwise, while the gate is held, none is in
-    /// progress after the return, and none begins: neither of requests, nor of received messages, nor of batches.
+    /// Reads the gate if its known epoch is not `epoch`. Returns the epoch that is applied from now on, or zero if a receive
+    /// request or a commit is still in progress after the time limit. If the gate is held and the result is not zero, no
+    /// receive or commit is in progress, and none begins: for requests, received messages and batches.
     pub async fn refresh(&self, epoch: u64) -> u64 {
         if self.permits.known().is_none_or(|known| known.epoch != epoch) {
             // The fault is already logged, and the returned epoch shows it.
@@ -156,7 +154,7 @@ impl Gatekeeper {
         self.epoch()
     }
 
-    /// Performs the scheduled release, if it is due and the clock of this process is trusted.
+    /// Performs the scheduled release if it is due and the clock of this process is trusted.
     async fn release(&self) -> Result<Result<(), UntrustedClock>, StoreFault> {
         let begun = self.permits.begin_read();
         let record = self.gate.release_if_due().await?;
@@ -179,7 +177,7 @@ impl Gatekeeper {
             }
             Err(fault) => {
                 match &fault {
-                    // The last value stays in effect.
+                    // The last known value stays in effect.
                     StoreFault::Unavailable { .. }
                     | StoreFault::Refused { .. }
                     | StoreFault::ForeignCursor { .. } => {
@@ -197,7 +195,7 @@ impl Gatekeeper {
 
     fn apply(&self, read: &GateRead, record: &GateRecord) {
         let (newer, value) = (self.permits.apply(read, record), record.value);
-        // A newer release wakes the listeners, whatever values came in between.
+        // A newer release wakes the listeners even if the gate was held in between.
         if newer && value.state == GateState::Released {
             self.releases.send_modify(|releases| *releases = releases.saturating_add(1));
         }

@@ -1,29 +1,27 @@
-//! The command `health` of both programs: asks the process of this container or machine whether it is ready. It is the health
-//! check of container images that have no shell and no HTTP client.
+//! The command `health` of both programs: asks the process on this machine or in this container whether it is ready. It serves
+//! as the health check of container images without a shell and an HTTP client.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
 
-/// Maximum time for the answer.
 const TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Where a process listens for HTTP.
+/// Address of the HTTP server of a process.
 #[derive(Debug, Clone, Copy)]
 pub struct Listening {
-    /// The setting with the address.
+    /// Name of the setting that contains the address.
     pub setting: &'static str,
-    /// The address.
+    /// Address on which the server listens.
     pub address: SocketAddr,
-    /// Whether it uses TLS.
+    /// Whether the server uses TLS.
     pub is_encrypted: bool,
 }
 
 /// Asks the process whether it is ready.
 ///
-/// # Errors
-/// When it cannot be reached within three seconds, is not ready, or the port is not fixed.
+/// Fails if the process cannot be reached within three seconds or is not ready, or if its port is 0.
 pub async fn check(listening: Listening) -> anyhow::Result<()> {
     let Listening { setting, address, is_encrypted } = listening;
     ensure!(
@@ -35,7 +33,7 @@ pub async fn check(listening: Listening) -> anyhow::Result<()> {
     let http = reqwest::Client::builder()
         .timeout(TIMEOUT)
         .no_proxy()
-        // The certificate names the public host, and only the status of the answer is read.
+        // The certificate is valid for the public host name only, and the response is used for its status alone.
         .danger_accept_invalid_certs(true)
         .build()?;
     let answer = http.get(&url).send().await.with_context(|| format!("no process answers at {url}"))?;
@@ -46,7 +44,7 @@ pub async fn check(listening: Listening) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns the address at which this machine reaches itself.
+/// Returns the address at which this machine reaches the server: the loopback address if it listens on all addresses.
 const fn reachable(address: SocketAddr) -> SocketAddr {
     let host = match address.ip() {
         IpAddr::V4(host) if host.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),

@@ -47,42 +47,42 @@ pub struct Meter {
     pub splits: Counter,
     /// Leases that were lost before the message was settled.
     pub leases_lost: Counter,
-    /// Messages that wait for a newer worker.
+    /// Messages that were left in the queue for a worker of a newer version.
     pub newer_versions: Counter,
-    /// Receipts of messages whose payloads were lost.
+    /// Receives of messages whose payloads were lost.
     pub payloads_missing: Counter,
     /// Messages whose work was already final when they were received.
     pub settled_before: Counter,
     /// Messages without a valid seal.
     pub unsealed: Counter,
-    /// Orders of direct producers that were accepted, or had been accepted before.
+    /// Orders of direct producers that were accepted now or earlier.
     pub admitted: Counter,
-    /// Orders of direct producers that exceeded the rate of their partner. An order counts each time it is postponed.
+    /// Orders of direct producers postponed because of their partner's rate limit, counted for each postponement.
     pub postponed: Counter,
     /// Receive requests that failed.
     pub queue_faults: Counter,
     /// Transactions that met a fault of the ledger.
     pub ledger_faults: Counter,
-    /// Notified when a receive request failed.
+    /// Notified when a receive request fails.
     pub queue_unavailable: Notify,
-    /// Notified when the ledger did not answer a transaction.
+    /// Notified when a transaction fails because the ledger does not answer.
     pub ledger_unavailable: Notify,
-    /// What the scrubber of this process does.
+    /// Progress of this process's scrubber.
     pub scrubber: Arc<ScrubberStatus>,
-    /// The space of an embedded store.
+    /// Disk space of an embedded store.
     pub disk: DiskUsage,
-    /// The scheduled backups of this process.
+    /// Results of the scheduled backups.
     pub backups: BackupMeter,
     /// Requests to the API that the process answered with a status of 500 or above.
     pub request_errors: Counter,
-    /// What the process accepted and decided in the last hour.
+    /// Activity of the process in the last hour.
     pub activity: ActivityHistory,
     listeners: Mutex<BTreeMap<QueueName, Arc<ListenerGauge>>>,
-    /// For each kind of work.
+    /// One entry for each kind of work.
     assigned: Mutex<Vec<AssignedQueues>>,
 }
 
-/// Returns the queues that are assigned to the process by a lease.
+/// Returns the queues assigned to the process by a lease.
 struct AssignedQueues(Box<dyn Fn() -> Vec<QueueName> + Send + Sync>);
 
 impl fmt::Debug for AssignedQueues {
@@ -91,14 +91,14 @@ impl fmt::Debug for AssignedQueues {
     }
 }
 
-/// The scheduled backups.
+/// Results of the scheduled backups of a process.
 #[derive(Debug, Default)]
 pub struct BackupMeter {
-    /// Backups that were taken.
+    /// Completed backups.
     pub taken: Counter,
-    /// Attempts that failed.
+    /// Failed attempts.
     pub failed: Counter,
-    /// Whether the newest backup is recent enough; `None` before the first look, and without scheduled backups.
+    /// Whether the newest backup is recent enough; `None` before the first check and without scheduled backups.
     current: Mutex<Option<bool>>,
 }
 
@@ -108,7 +108,7 @@ impl BackupMeter {
         *self.current.lock() = Some(is_current);
     }
 
-    /// Returns whether it is; `None` if the process takes no backups.
+    /// Returns the last recorded value; `None` if the process takes no backups.
     pub fn current(&self) -> Option<bool> {
         *self.current.lock()
     }
@@ -123,59 +123,59 @@ pub struct ListenerGauge {
     observed: Mutex<Option<Observed>>,
 }
 
-/// The messages that wait in a queue, as this process last saw them.
+/// The messages waiting in a queue, as last observed by this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Observed {
-    /// When it saw them.
+    /// Time of the observation.
     pub at: Timestamp,
-    /// Messages beyond those in progress.
+    /// Waiting messages, without those in progress.
     pub depth: u64,
     /// Waiting time of the oldest message in the last receive.
     pub oldest_age: Duration,
 }
 
-/// The space of an embedded store on its file system.
+/// Disk space of an embedded store.
 #[derive(Debug, Default)]
 pub struct DiskUsage(Mutex<Option<DiskBytes>>);
 
-/// Sizes in bytes; `None` if the file system does not tell.
+/// Sizes in bytes; `None` if the file system does not report them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DiskBytes {
-    /// What the process may still write.
+    /// Space that the process may still use.
     pub free: Option<u64>,
-    /// The database.
+    /// Size of the database file.
     pub database: Option<u64>,
-    /// Its write-ahead log.
+    /// Size of the write-ahead log.
     pub log: Option<u64>,
 }
 
 impl DiskUsage {
-    /// Records the sizes.
+    /// Replaces the recorded sizes.
     pub fn record(&self, bytes: DiskBytes) {
         *self.0.lock() = Some(bytes);
     }
 
-    /// Returns the last sizes; `None` before the first ones, and for a store on other machines.
+    /// Returns the last recorded sizes; `None` before the first, and for a store on other machines.
     pub fn get(&self) -> Option<DiskBytes> {
         *self.0.lock()
     }
 }
 
-/// The values of a [`ListenerGauge`].
+/// A snapshot of a [`ListenerGauge`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Listeners {
-    /// Receivers that handle messages now.
+    /// Receivers that are handling messages.
     pub active: u64,
-    /// Largest allowed number of receivers.
+    /// Maximum number of receivers.
     pub max: u64,
-    /// Messages that were received and are not settled yet: the process has leases on them.
+    /// Messages that were received, and leased, but not yet settled.
     pub leased: u64,
-    /// The messages that wait; `None` before the first receive.
+    /// Waiting messages; `None` before the first receive.
     pub observed: Option<Observed>,
 }
 
 impl Meter {
-    /// Returns each counter with its name and its help text, for metrics and for other processes.
+    /// Returns each counter with its name and help text.
     pub const fn counters(&self) -> [(&'static str, &'static str, &Counter); 15] {
         [
             ("messages_received", "Queue messages received", &self.received),
@@ -223,7 +223,7 @@ impl Meter {
         self.assigned.lock().iter().flat_map(|AssignedQueues(assigned)| assigned()).collect()
     }
 
-    /// Reports the queues that `assigned` returns as assigned to the process by a lease.
+    /// Registers a function that returns queues assigned to the process by leases.
     pub fn report_assigned(&self, assigned: impl Fn() -> Vec<QueueName> + Send + Sync + 'static) {
         self.assigned.lock().push(AssignedQueues(Box::new(assigned)));
     }
@@ -236,17 +236,17 @@ impl Meter {
 }
 
 impl ListenerGauge {
-    /// Sets the largest allowed number of receivers.
+    /// Sets the maximum number of receivers.
     pub fn set_max(&self, max: usize) {
         self.max.store(u64::try_from(max).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
-    /// Records the number of waiting messages, beyond those in progress, and the age of the oldest one.
+    /// Records the number of waiting messages, without those in progress, and the age of the oldest one.
     pub fn record_backlog(&self, at: Timestamp, depth: u64, oldest_age: Duration) {
         *self.observed.lock() = Some(Observed { at, depth, oldest_age });
     }
 
-    /// Returns the depth that was recorded last.
+    /// Returns the last recorded number of waiting messages; zero before the first.
     pub fn depth(&self) -> u64 {
         self.observed.lock().map_or(0, |observed| observed.depth)
     }
@@ -277,7 +277,7 @@ impl ListenerGauge {
     }
 }
 
-/// What a gauge counts until this is dropped: an active receiver, or messages with leases.
+/// Increases a gauge until it is dropped: by an active receiver, or by leased messages.
 #[derive(Debug)]
 pub struct Counted {
     gauge: Arc<ListenerGauge>,

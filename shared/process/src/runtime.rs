@@ -1,18 +1,17 @@
-//! The runtime of a program.
+//! The asynchronous runtime of a program.
 
 use std::io;
 use std::time::Duration;
 
 use tokio::runtime::Runtime;
 
-/// Longest time for which the end of a program waits for blocking operations, such as a write to a file system that does not
-/// answer.
+/// Maximum time for which the end of a program waits for blocking operations, such as a write to an unresponsive file system.
 const BLOCKING_TIME_MAX: Duration = Duration::from_secs(1);
 
-/// Runs a program on a runtime of its own.
+/// Runs a program on a new runtime, and shuts the runtime down.
 ///
 /// # Errors
-/// When the system has not enough resources for a runtime.
+/// Fails if the system lacks the resources for a runtime.
 pub fn block_on<T>(program: impl Future<Output = T>) -> io::Result<T> {
     let runtime = Runtime::new()?;
     let ended = runtime.block_on(program);

@@ -1,7 +1,7 @@
-//! Handles the messages of batches: initiator, processing worker and controller, each with its own queues.
+//! Handles the messages of batches for three roles: initiator, processing worker and controller. Each role has its own queues.
 //!
-//! The steps are in [`postonce_shared::batches`]; here each is a [`Role`], and [`BatchHandler`] settles the messages of
-//! all roles in the same way.
+//! The work of each role is implemented in [`postonce_shared::batches`]. Here each role is a [`Role`], and [`BatchHandler`]
+//! settles the messages of all roles in the same way.
 
 mod roles;
 pub mod upkeep;
@@ -33,39 +33,39 @@ use crate::listening::lone_attempts::LoneAttempts;
 use crate::listening::renewal::Renewal;
 use crate::listening::settler::{Alone, DeadLetter, Settler, SettlerParts};
 
-/// Receipts of a message after which what hinders the batch is recorded in it.
+/// Number of receipts of a message from which a transient fault is recorded in the batch as a hindrance.
 const RECEIPTS_BEFORE_HINDRANCE: u32 = 3;
-/// Receipts after which a message that met transient faults is sent again as a new one.
+/// Number of receipts from which a message with a transient fault is sent again as a new message.
 const RECEIPTS_BEFORE_RENEWAL: u32 = 4;
 
-/// What is done with the messages of the queues of one kind.
+/// The work that the messages of one kind of queue need.
 #[async_trait]
 pub trait Role: Send + Sync + 'static {
-    /// The content of a message.
+    /// The decoded content of a message.
     type Work: Send + Sync;
 
-    /// The kind, as in [`Handler::NAME`].
+    /// The kind of work, as in [`Handler::NAME`].
     const NAME: &'static str;
 
-    /// Largest number of messages of one receive.
+    /// Maximum number of messages of one receive.
     const MESSAGES_AT_ONCE: usize;
 
-    /// Decodes a message.
+    /// Decodes the body of a message.
     fn decode(&self, body: &[u8]) -> Result<Self::Work, Malformed>;
 
-    /// Returns the batch that a message is about.
+    /// Returns the batch to which a message belongs.
     fn batch(work: &Self::Work) -> &BatchKey;
 
-    /// Returns the bodies of messages with one part of the work each; none if the work has no parts.
+    /// Returns bodies of messages that each contain one part of the work; none if the work cannot be divided.
     fn parts(_work: &Self::Work) -> Vec<Vec<u8>> {
         Vec::new()
     }
 
-    /// Does the work of messages, and returns one result for each.
+    /// Does the work of several messages. Returns one result for each.
     async fn work(&self, work: &[&Self::Work]) -> Vec<Result<(), Arc<BatchFault>>>;
 }
 
-/// A message, and the result of its work; `None` if it was not tried yet.
+/// A message and the result of its work; `None` if the work was not tried.
 pub struct Worked<W> {
     delivery: Delivery<W>,
     result: Option<Result<(), Arc<BatchFault>>>,
@@ -96,7 +96,7 @@ impl<R: Role> BatchHandler<R> {
             seal: bank.seal.clone(),
             lone_attempts: LoneAttempts::new(bank, config),
             visibility_timeout: config.visibility_timeout,
-            // Above the receipts of a message that only met transient faults.
+            // More than the receipts of a message with transient faults only.
             receipts_max: config.dequeue_count_max.max(RECEIPTS_BEFORE_RENEWAL.saturating_add(1)),
             is_unavailable: AtomicBool::new(false),
         }
@@ -112,9 +112,9 @@ impl<R: Role> BatchHandler<R> {
         Renewal { queue: &**port, name: queue, world: &**world, meter, visibility: self.visibility_timeout }
     }
 
-    /// Handles a message that was received too often: its parts are sent in messages of their own, or its work is tried
-    /// alone, unless too many processes ended when they did. Renews all leases meanwhile. Returns false to wait before more are
-    /// received.
+    /// Handles a message that was received too often. If its work has several parts, they are sent as separate messages.
+    /// Otherwise the work is tried alone, unless too many processes have ended during earlier attempts. Leases are renewed
+    /// meanwhile. Returns false if the caller must wait before it receives more.
     async fn handle_alone(
         &self,
         settler: &Settler<'_>,
@@ -133,7 +133,7 @@ impl<R: Role> BatchHandler<R> {
         let attempts = messages::attempts_in(body, &self.seal);
         let recorded = |attempts| messages::with_attempts(body, &attempts, &self.seal);
         let attempts = (&self.lone_attempts, &attempts);
-        // So that the upkeep does not send copies of the message, with attempts of their own.
+        // With a hindrance, the upkeep sends no copies of the message, which would have attempts of their own.
         let receipts = delivery.message.dequeue_count;
         let reason = format!("a message was received {receipts} times without a result, and is tried alone");
         let hindered = self.hinder(R::batch(work), &reason);
@@ -158,7 +158,7 @@ impl<R: Role> BatchHandler<R> {
         }
     }
 
-    /// Settles a message. Returns false to wait before more are received.
+    /// Settles a message. Returns false if the caller must wait before it receives more.
     async fn settle_one(
         &self,
         settler: &Settler<'_>,
@@ -182,8 +182,8 @@ impl<R: Role> BatchHandler<R> {
         }
     }
 
-    /// Gives up work that ends its processes. The copies of the message, and other messages that lead to the same work,
-    /// are ignored from now on. So the dead letter is a message that continues the whole batch.
+    /// Gives up work that ends its processes. From now on, copies of the message and other messages for the same work are
+    /// ignored. Therefore the dead letter is a message that continues the whole batch.
     async fn stop(
         &self,
         settler: &Settler<'_>,
@@ -215,20 +215,20 @@ impl<R: Role> BatchHandler<R> {
         self.settling.meter.transient_faults.add(1);
         warn!(queue = %settler.name, batch = %key, "Batch {key} is tried again later: {}", chain(fault));
         if delivery.message.dequeue_count >= RECEIPTS_BEFORE_HINDRANCE {
-            // Without its causes, which name addresses of the store: partners read it.
+            // Without the causes: partners read this text, and causes contain addresses of the store.
             self.hinder(key, &fault.to_string()).await;
         }
         let delay = MESSAGE.delay(delivery.message.dequeue_count, &*self.settling.world);
         if delivery.message.dequeue_count < RECEIPTS_BEFORE_RENEWAL {
             settler.hide(delivery, &delivery.message.body, delay).await;
         } else {
-            // A new message has no receipts: an outage never turns work into a dead letter, however long it lasts.
+            // A new message has no receipts, so an outage of any length never turns work into a dead letter.
             settler.send_again(delivery, delay).await;
         }
     }
 
     async fn set_aside(&self, settler: &Settler<'_>, delivery: &Delivery<R::Work>, reason: &str) -> bool {
-        // Its attempts do not count any more when an operator replays it.
+        // Clear the attempts, so that they do not count when an operator replays the message.
         let body = messages::with_attempts(&delivery.message.body, &Attempts::NONE, &self.seal);
         let letter = DeadLetter { queue: settler.name, body, keys: &[], origin: None, reason };
         settler.set_aside(delivery, letter).await
@@ -284,7 +284,7 @@ impl<R: Role> Handler for BatchHandler<R> {
         let settlements =
             together.iter().map(|it| self.settle_one(&settler, &it.delivery, it.result.as_ref()));
         let mut is_healthy = join_all(settlements).await.into_iter().all(|is_healthy| is_healthy);
-        // One after the other, each settled before the next begins: a message that kills the worker must not end the
+        // One at a time, each settled before the next begins, so that a message that kills the worker does not interrupt
         // attempts of other messages.
         let alone: Vec<_> = alone.iter().map(|worked| &worked.delivery).collect();
         for (index, delivery) in alone.iter().enumerate() {

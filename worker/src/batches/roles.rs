@@ -1,4 +1,4 @@
-//! The three roles.
+//! The roles of batch processing.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::Role;
 
 type Results = Vec<Result<(), Arc<BatchFault>>>;
 
-/// Splits batches into chunks.
+/// The initiator, which splits batches into chunks.
 pub struct Initiator(pub Batches);
 
 #[async_trait]
@@ -44,11 +44,11 @@ impl Role for Initiator {
     }
 }
 
-/// Posts chunks. Each message is a task, so that they use more than one core.
+/// The processing worker, which posts chunks. Each message runs in its own task, so that several cores are used.
 pub struct Processor {
-    /// The batches.
+    /// The batches of the bank.
     pub batches: Batches,
-    /// Starts the tasks.
+    /// Spawns the tasks.
     pub world: Arc<dyn World>,
 }
 
@@ -57,7 +57,7 @@ impl Role for Processor {
     type Work = Named;
 
     const NAME: &'static str = POST;
-    // Few, so that the workers share the chunks of a batch.
+    // A small number, so that several workers share the chunks of a batch.
     const MESSAGES_AT_ONCE: usize = 2;
 
     fn decode(&self, body: &[u8]) -> Result<Named, Malformed> {
@@ -68,7 +68,7 @@ impl Role for Processor {
         &work.key
     }
 
-    /// Chunks behind one that kills workers would never be posted.
+    /// Splits a message into its chunks: chunks after one that kills workers would never be posted.
     fn parts(Named { key, chunks, ends_stop: _ }: &Named) -> Vec<Vec<u8>> {
         chunks.iter().map(|chunk| Named::of(key.clone(), vec![*chunk]).encode()).collect()
     }
@@ -82,19 +82,20 @@ impl Role for Processor {
     }
 }
 
-/// Counts outcomes, and completes batches.
+/// The controller, which counts outcomes and completes batches.
 pub struct Controller {
-    /// The batches.
+    /// The batches of the bank.
     pub batches: Batches,
-    /// Verifies outcomes.
+    /// Verifies the seals of outcomes.
     pub seal: Seal,
 }
 
-/// A message to a controller.
+/// Content of a message to a controller.
 pub enum Told {
     /// An outcome with a valid seal.
     Outcome(ChunkOutcome),
-    /// Anybody may have sent this one. The chunk is posted again, which tells its outcome and has no other effect.
+    /// An outcome without a valid seal, from an unknown sender. The only effect is that the chunk is posted again, which
+    /// reports its outcome.
     Unsealed(Named),
 }
 
@@ -120,7 +121,7 @@ impl Role for Controller {
         }
     }
 
-    /// One change of the record counts all outcomes of a batch.
+    /// Counts all outcomes of a batch in one change of its record.
     async fn work(&self, work: &[&Told]) -> Results {
         let mut by_batch: BTreeMap<&BatchKey, Vec<ChunkOutcome>> = BTreeMap::new();
         for told in work {

@@ -1,7 +1,7 @@
-//! Looks after open batches: if one makes no progress, because a message or a ring was lost, an initiator is asked
-//! again. An initiator sends all chunks again that are left, so for some hours it is not asked while messages of batches
-//! wait: on a slow store, the queues would only become longer. A batch that a fault hinders is left to the retries, or to an
-//! operator who replays its dead letter, for an hour. A batch that is stopped is left to an operator for ever.
+//! Upkeep of open batches. If a batch makes no progress, because a message or a ring was lost, the initiator is asked to
+//! continue it. The initiator sends all remaining chunks again. On a slow store, that would only lengthen the queues, so it is
+//! not asked for some hours while messages of batches wait. A batch with a recorded fault is left for an hour to the retries,
+//! or to an operator who replays its dead letter. A stopped batch is always left to an operator.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,37 +20,35 @@ use postonce_shared::ports::world::World;
 use tokio::sync::OnceCell;
 use tracing::{info, warn};
 
-/// Number of batches in one listing request.
 const LISTING_LEN: usize = 100;
-/// Age at which an entry of the list without a batch is removed.
+/// Age at which an entry of the list is removed if its batch does not exist.
 const ORPHAN_AGE: Duration = Duration::from_secs(24 * 3600);
 
-/// Time without progress after which an initiator is asked although messages of batches wait: they may all be of others.
-/// Runs can be an hour apart.
+/// Time without progress after which the initiator is asked even though messages of batches wait, which may all belong to other
+/// batches. Runs can be an hour apart.
 const WAITING_INTERVAL: Duration = Duration::from_secs(3 * 3600);
 
-/// Interval after which a hindered batch is tried again, also if its message is a dead letter.
+/// Time after which a hindered batch is tried again, even if its message is a dead letter.
 const HINDERED_INTERVAL: Duration = Duration::from_secs(3600);
 
-/// Looks after open batches.
+/// Background task that continues open batches without progress.
 pub struct BatchUpkeep {
     batches: Batches,
     world: Arc<dyn World>,
     permits: Arc<GatePermits>,
-    /// Each open batch at the last run.
+    /// The open batches at the last run.
     seen: Mutex<BTreeMap<BatchKey, Seen>>,
 }
 
-/// An open batch.
 #[derive(Clone)]
 struct Seen {
     revision: Revision,
-    /// The uptime of the process when this revision was first seen, or when an initiator was last asked about it.
+    /// Uptime at which this revision was first seen, or at which the initiator was last asked about it.
     since: Duration,
 }
 
 impl BatchUpkeep {
-    /// Creates the upkeep of a bank.
+    /// Creates the task for a bank.
     pub fn new(bank: &Bank) -> Self {
         let (world, permits) = (Arc::clone(&bank.world), Arc::clone(&bank.gate_permits));
         Self { batches: bank.batches.clone(), world, permits, seen: Mutex::default() }
@@ -68,7 +66,7 @@ impl BatchUpkeep {
                 let found = match self.batches.records.find(key).await {
                     Ok(found) => found,
                     Err(fault) if fault.is_transient() => return Err(fault.into()),
-                    // It must not keep the others from being looked after.
+                    // One unusable record must not stop the upkeep of other batches.
                     Err(fault) => {
                         warn!(batch = %key, "The record of batch {key} cannot be used: {}", chain(&fault));
                         continue;
@@ -95,7 +93,7 @@ impl BatchUpkeep {
         Ok(())
     }
 
-    /// Asks an initiator about an open batch if that is needed.
+    /// Asks the initiator to continue an open batch if that is necessary.
     async fn look_after(
         &self,
         Versioned { value: batch, revision }: Versioned<Batch>,
@@ -118,7 +116,7 @@ impl BatchUpkeep {
         Ok(())
     }
 
-    /// Returns whether messages of batches wait, or may wait because that cannot be read.
+    /// Returns whether messages of batches wait; also true if that cannot be read.
     async fn messages_may_wait(&self) -> bool {
         self.batches.has_messages().await.unwrap_or_else(|fault| {
             warn!("Could not read whether messages of batches wait: {}", chain(&fault));
@@ -126,7 +124,7 @@ impl BatchUpkeep {
         })
     }
 
-    /// Returns whether to ask an initiator about a batch: at once, or some time after a fault was observed.
+    /// Returns whether the initiator may be asked: always without a hindrance, otherwise some time after it was recorded.
     fn may_ask(&self, hindrance: Option<&Hindrance>) -> bool {
         hindrance.is_none_or(|hindrance| self.world.now().since(hindrance.at) >= HINDERED_INTERVAL)
     }
@@ -134,7 +132,7 @@ impl BatchUpkeep {
 
 #[async_trait]
 impl BackgroundTask for BatchUpkeep {
-    /// No batch makes progress while the gate is held, so that time does not count.
+    /// While the gate is held, batches make no progress, so that time does not count.
     fn is_due(&self) -> bool {
         let is_open = self.permits.is_open();
         if !is_open {

@@ -1,4 +1,4 @@
-//! One receipt of a message: its content, and the lease on it while its work is done.
+//! One receipt of a message: its content, and its lease while the work is done.
 
 use std::time::Duration;
 
@@ -8,22 +8,22 @@ use postonce_shared::messaging::envelope::{Envelope, Names, Unreadable};
 use postonce_shared::ports::fault::{Cause, StoreFault};
 use postonce_shared::ports::queue::{Held, Lease, Message, QueueName, WorkQueue};
 
-/// The reason why a message contains no work to post now.
+/// Reason why a message has no work that can be posted now.
 #[derive(Debug, thiserror::Error)]
 pub enum NoWork {
-    /// The message cannot be decoded, or only in part, or only by a newer version.
+    /// This version cannot decode the message completely.
     #[error(transparent)]
     Unreadable(#[from] Unreadable),
     /// Only a newer version can decode the message.
     #[error(transparent)]
     Newer(Cause),
-    /// All of its work is final.
+    /// All work of the message is final.
     #[error("its work is settled")]
     Settled,
-    /// The message can be decoded, but its order is not accepted. Contains a reason for operators.
+    /// The order in the message is refused. Contains the reason for operators.
     #[error("{0}")]
     Refused(String),
-    /// The message has no valid seal: the rows of the transactions that it names have to be read first.
+    /// The message has no valid seal, so the transactions that it names must be read from the ledger first.
     #[error("it has no valid seal")]
     Unsealed(Names),
     /// The work is in the payload store, which is unavailable.
@@ -33,17 +33,17 @@ pub enum NoWork {
         name: String,
         /// Body to write while the message waits.
         body: Vec<u8>,
-        /// The cause.
+        /// The fault of the payload store.
         #[source]
         source: Cause,
     },
-    /// The payload does not exist or was replaced, and nothing proves that its work is settled.
+    /// The payload does not exist or was replaced, and the work is not known to be settled.
     #[error(
         "its payload {0} was lost, and its transactions may have no other message: `postonce-web recover` finds them, \
          from 15 minutes after the message was sent; until then the message waits"
     )]
     PayloadMissing(String),
-    /// The ledger is unavailable: the work has to be accepted or read from its rows first.
+    /// The ledger, which is needed to accept the order or to read the transactions, is unavailable.
     #[error("the ledger could not be used")]
     LedgerUnavailable(#[source] Cause),
     /// The order exceeds the request rate of its partner.
@@ -59,19 +59,19 @@ pub enum NoWork {
 pub struct Delivery<W> {
     /// The message as received.
     pub message: Message,
-    /// Its content.
+    /// The decoded content, or the reason why there is none.
     pub content: Result<W, NoWork>,
     state: Mutex<LeaseState>,
 }
 
-/// State that a renewal reads and changes.
+/// State that renewals read and change.
 #[derive(Debug, Clone)]
 struct LeaseState {
-    /// The current lease; `None` when it was lost.
+    /// The current lease; `None` after it was lost.
     lease: Option<Lease>,
-    /// The current body of the message on the queue.
+    /// The current body of the message in the queue.
     body: Vec<u8>,
-    /// Whether the message was deleted or released by this receipt.
+    /// Whether this receipt deleted or released the message.
     is_settled: bool,
 }
 
@@ -83,23 +83,23 @@ impl<W> Delivery<W> {
         Self { message, content, state: Mutex::new(state) }
     }
 
-    /// Returns the current lease; `None` when it was lost.
+    /// Returns the current lease; `None` after it was lost.
     pub fn lease(&self) -> Option<Lease> {
         self.state.lock().lease.clone()
     }
 
-    /// Records that the message was deleted, or released with the body that it had at the receipt or a newer one.
+    /// Records that the message was deleted, or released with the received body or a newer one.
     pub fn settled(&self) {
         self.state.lock().is_settled = true;
     }
 
-    /// Returns whether that is recorded. If not, the message may still record an attempt of this receipt.
+    /// Returns whether this receipt deleted or released the message. If not, the message may still record its attempt.
     pub fn is_settled(&self) -> bool {
         self.state.lock().is_settled
     }
 
-    /// Renews the lease. Sends the current body again, because a queue replaces the body. After a fault the state is
-    /// unchanged: the lease may still be valid.
+    /// Renews the lease. Sends the current body again, because a queue replaces the body. A fault leaves the state unchanged:
+    /// the lease may still be valid.
     ///
     /// # Errors
     /// [`StoreFault`] when the queue is unavailable.
@@ -113,7 +113,7 @@ impl<W> Delivery<W> {
         self.rewrite(queue, name, body, visibility).await
     }
 
-    /// Replaces the body of the message, and hides it for `visibility` from now. After a fault the state is unchanged:
+    /// Replaces the body of the message, and hides the message for `visibility` from now. A fault leaves the state unchanged:
     /// the body may have been replaced, and the lease may be lost.
     ///
     /// # Errors
@@ -142,13 +142,13 @@ impl<W> Delivery<W> {
 }
 
 impl Delivery<Envelope> {
-    /// Returns the delivery with another content.
+    /// Returns the delivery with other content.
     #[must_use]
     pub fn with(self, content: Result<Envelope, NoWork>) -> Self {
         Self { content, ..self }
     }
 
-    /// Returns the transactions that a message without a valid seal names; `None` for any other message.
+    /// Returns the transactions named in a message without a valid seal; `None` for any other message.
     pub const fn names(&self) -> Option<&Names> {
         match &self.content {
             Err(NoWork::Unsealed(names)) => Some(names),
@@ -161,7 +161,7 @@ impl Delivery<Envelope> {
         self.content.as_ref().map_or(&[], |envelope| envelope.items.as_slice())
     }
 
-    /// Returns the number of receipts that count against the maximum, including this one.
+    /// Returns the number of receipts that count towards the maximum, including this one.
     pub fn receipts(&self) -> u32 {
         let forgiven = self.content.as_ref().map_or(0, |envelope| envelope.forgiven);
         self.message.dequeue_count.saturating_sub(forgiven)

@@ -1,7 +1,7 @@
 //! The interface between the listener and a kind of work with its own queues.
 //!
-//! The listener wakes, receives, scales and applies the gate. A handler decodes messages, does their work and settles
-//! them. A new kind of work needs a new handler, and no new listener.
+//! The listener waits for work, receives, scales and applies the gate. A handler decodes messages, does their work and settles
+//! them. A new kind of work needs a new handler, but no new listener.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::listening::delivery::{Delivery, NoWork};
 #[must_use]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Health {
-    /// All of them were available.
+    /// All dependencies were available.
     Healthy,
     /// A dependency was unavailable: wait before receiving more, and call [`Handler::is_ready`].
     Unavailable,
@@ -30,7 +30,7 @@ impl Health {
     }
 }
 
-/// The outcome of settling.
+/// The result of settling.
 #[must_use]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Handled {
@@ -40,7 +40,7 @@ pub struct Handled {
     pub visibility_delays: Vec<Duration>,
 }
 
-/// A kind of work.
+/// Handles one kind of work.
 #[async_trait]
 pub trait Handler: Send + Sync + 'static {
     /// The content of one message.
@@ -52,22 +52,22 @@ pub trait Handler: Send + Sync + 'static {
     /// Prefix of the queue names of this kind: `NAME-0`, `NAME-1`, …; lower-case letters and digits.
     const NAME: &'static str;
 
-    /// Largest number of messages of one receive; at most [`RECEIVE_MAX`].
+    /// Maximum number of messages of one receive; at most [`RECEIVE_MAX`].
     const MESSAGES_AT_ONCE: usize = RECEIVE_MAX;
 
-    /// Reads the content of a message, from the message or from the payload store. Messages of one receive are read
+    /// Reads the content of a message, from the message or from the payload store. The messages of one receive are read
     /// concurrently. Their leases are not renewed yet, so reads must end well before the leases expire.
     async fn read(&self, message: &Message) -> Result<Self::Work, NoWork>;
 
-    /// Does the work of messages that were received together, and renews their leases meanwhile. After
-    /// [`Health::Healthy`] more messages are received while these are settled, otherwise only after that.
+    /// Does the work of messages that were received together, and renews their leases meanwhile. After [`Health::Healthy`],
+    /// more messages are received while these are settled; otherwise they are settled first.
     async fn handle(&self, queue: &QueueName, deliveries: Vec<Delivery<Self::Work>>) -> (Self::Done, Health);
 
-    /// Settles each message: deletes it, releases it, or writes it to the dead letters. A message that is not settled
-    /// is redelivered when its lease expires.
+    /// Settles each message: deletes it, releases it, or writes it to the dead letters. A message that is not settled is
+    /// redelivered when its lease expires.
     async fn settle(&self, queue: &QueueName, done: Self::Done) -> Handled;
 
-    /// Returns whether the dependencies are available. Called before the next receive after [`Health::Unavailable`]:
-    /// a receive without them would only count as a failed receipt.
+    /// Returns whether the dependencies are available. Called before the next receive after [`Health::Unavailable`], because a
+    /// receive without them would only add to the receipts of its messages.
     async fn is_ready(&self) -> bool;
 }

@@ -1,13 +1,12 @@
-//! Listens to the queues of one kind of work: reacts at once, and needs few operations when idle.
+//! Listens to the queues of one kind of work. It reacts to rings immediately, and makes few store requests when idle.
 //!
-//! A queue is polled when it is rung, when a message in it is expected to become visible ([`PollSchedule`]), when the
-//! gate is released, and by the safety poll ([`SafetyPoll`]), in case a ring was lost. When another process misses its
-//! ping, all queues are polled. Each poll runs a [`Session`]. If the session finds messages, it adds receivers as
-//! needed, and ends when the queue is empty.
+//! A queue is polled when it is rung, when a message in it is expected to become visible ([`PollSchedule`]), when the gate is
+//! released, and by the safety poll ([`SafetyPoll`]), in case a ring was lost. When another process misses its ping, all queues
+//! are polled. Each poll runs a [`Session`], which adds receivers as needed and ends when the queue is empty.
 //!
-//! Under lasting load the workers distribute the queues among themselves by leases
-//! ([`QueueLeases`](crate::listening::leases::QueueLeases)). A worker leaves a ring for a queue of another worker to
-//! that worker, and checks the queue when the lease expires.
+//! Under lasting load, the workers distribute the queues among themselves by leases
+//! ([`QueueLeases`](crate::listening::leases::QueueLeases)). A worker ignores a ring for a queue of another worker, and checks
+//! the queue when the lease expires.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -30,28 +29,27 @@ use crate::listening::session::{Rings, Session, SessionContext, SessionEnd};
 
 /// Delay before polling again after a session panicked.
 const RESTART_DELAY: Duration = Duration::from_secs(1);
-/// Duration of work after which a worker takes a lease.
+/// Duration of continuous work after which a worker takes a lease.
 const LEASE_AFTER: Duration = Duration::from_secs(2);
-/// Duration of rings for the queues of other workers after which this worker takes a lease too.
+/// Time during which rings for queues of other workers arrive before this worker takes a lease too.
 const JOIN_AFTER: Duration = Duration::from_secs(10);
-/// Time after its start until which other processes may not know a process, and not ring it.
+/// Time after the start during which other processes may not know this one and not ring it.
 const REGISTRATION_TIME_MAX: Duration = Duration::from_secs(20);
-/// Longest pause within lasting work.
+/// Maximum pause within continuous work.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// Listens to the queues of one kind of work.
 pub struct Listener<H> {
-    /// Shared by the sessions.
+    /// State shared by the sessions.
     pub context: Arc<SessionContext<H>>,
-    /// Wakes the listener.
+    /// Delivers rings.
     pub doorbell: Arc<dyn Doorbell>,
-    /// Longest delays between two polls of empty queues.
+    /// Maximum delays between two polls of empty queues.
     pub idle_delays: IdleDelays,
-    /// Run in turn, at most one at each safety poll.
+    /// Tasks that are started in turn, one at a time.
     pub background_tasks: Vec<Arc<dyn BackgroundTask>>,
 }
 
-/// An event that the listener reacts to.
 #[derive(Debug)]
 enum Event {
     Rung(BTreeSet<QueueName>),
@@ -63,7 +61,6 @@ enum Event {
     Drained,
 }
 
-/// The reason for a poll.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PollReason {
     /// There is probably work in the queue.
@@ -72,7 +69,7 @@ enum PollReason {
     Precaution,
 }
 
-/// The state of the listener. All times are on the clock of the uptime.
+/// State of the listener. All times are uptimes of the process.
 struct ListenerState {
     sessions: BTreeMap<QueueName, Duration>,
     rings: BTreeMap<QueueName, Rings>,
@@ -80,15 +77,15 @@ struct ListenerState {
     schedule: PollSchedule,
     safety_poll: SafetyPoll,
     lease_at: Option<Duration>,
-    /// Number of releases of the gate that were processed.
+    /// Number of gate releases that were handled.
     releases: u64,
-    /// Start of the current period of work, and the last time when a session received messages.
+    /// Start of the current period of continuous work.
     busy_since: Duration,
     busy_last: Option<Duration>,
-    /// Queues that were rung and left to other workers. Each is kept until the known leases of the others have
-    /// expired or were renewed.
+    /// Queues whose rings were left to other workers, each with the time until which it is kept: when the known leases of other
+    /// workers have expired or were renewed.
     left_to_others: BTreeMap<QueueName, Duration>,
-    /// Time since when there are such queues.
+    /// Time since which there are such queues.
     left_since: Option<Duration>,
 }
 
@@ -114,7 +111,7 @@ impl<H: Handler> Listener<H> {
         for queue in &self.context.leases.queues() {
             state.schedule.add(queue, now.saturating_add(REGISTRATION_TIME_MAX));
             if self.idle_delays.is_never() {
-                // A process that ended may have received a message.
+                // A process that has ended may have received a message.
                 let visible = self.context.visibility_timeout.saturating_add(REGISTRATION_TIME_MAX);
                 state.schedule.add(queue, now.saturating_add(visible));
             }
@@ -124,7 +121,7 @@ impl<H: Handler> Listener<H> {
             match self.next_event(&mut state).await {
                 Event::Drained => break,
                 Event::Released => {
-                    // The distribution before the hold is outdated: all workers start on all queues.
+                    // The assignment from before the hold is outdated: all workers start on all queues.
                     self.context.leases.forget_others();
                     self.start_all(&mut state);
                 }
@@ -170,12 +167,11 @@ impl<H: Handler> Listener<H> {
         self.context.world.uptime()
     }
 
-    /// Returns the time of the next timer event.
     fn next_time(&self, state: &ListenerState, open: bool) -> Duration {
         let task_at = state.safety_poll.next_task();
         let polls = [Some(state.safety_poll.next()), state.schedule.next(), state.lease_at];
         let polls = polls.into_iter().flatten().filter(|_| open);
-        // Also while the gate is held: the background tasks, which read it, become frequent after a missed ping.
+        // This also applies while the gate is held: the background tasks, which read it, become frequent after a missed ping.
         polls.chain(state.safety_poll.proven_until()).chain([task_at]).min().unwrap_or(task_at)
     }
 
@@ -193,7 +189,7 @@ impl<H: Handler> Listener<H> {
             self.start_all(state);
         }
         for queue in state.schedule.take_due(now) {
-            // A session that only settles polls again.
+            // A session that is only settling polls again.
             self.count_ring(&queue, state);
             self.start(&queue, PollReason::Precaution, state);
         }
@@ -207,7 +203,7 @@ impl<H: Handler> Listener<H> {
         }
     }
 
-    /// The safety poll, of one queue in turn.
+    /// Runs the safety poll of the queue in turn.
     fn poll(&self, turn: usize, state: &mut ListenerState) {
         let queues = self.context.leases.queues();
         let turn = turn.checked_rem(queues.len());
@@ -230,7 +226,7 @@ impl<H: Handler> Listener<H> {
         }
     }
 
-    /// Counts a ring. A running session of the queue polls again.
+    /// Counts a ring, so that a running session of the queue polls again.
     fn count_ring(&self, queue: &QueueName, state: &mut ListenerState) {
         let rings = state.rings.entry(queue.clone()).or_default();
         rings.send_modify(|rings| *rings = rings.saturating_add(1));
@@ -252,7 +248,7 @@ impl<H: Handler> Listener<H> {
         }
     }
 
-    /// Starts a session, unless one is running. A running one polls again if its queue was rung.
+    /// Starts a session unless one is running.
     fn start(&self, queue: &QueueName, reason: PollReason, state: &mut ListenerState) {
         if state.sessions.contains_key(queue) || !self.context.gatekeeper.is_open() {
             return;
@@ -260,7 +256,7 @@ impl<H: Handler> Listener<H> {
         let rings = state.rings.entry(queue.clone()).or_default().subscribe();
         let session = Session::new(Arc::clone(&self.context), queue.clone(), rings);
         let (result_sender, result) = oneshot::channel();
-        // A separate task, so that the sessions use more than one core.
+        // A separate task, so that sessions run in parallel.
         self.context.world.spawn(async move { drop(result_sender.send(session.run().await)) }.boxed());
         let name = queue.clone();
         let job = async move { Event::Ended(name, reason, result.await.ok().flatten()) };
@@ -287,7 +283,7 @@ impl<H: Handler> Listener<H> {
             state.schedule.add(queue, now.saturating_add(delay));
         }
         if received > 0 || reason == PollReason::Expected {
-            // Other workers may have received messages as well, and may die before they settle them.
+            // Other workers may also have received messages, and may die before they settle them.
             state.schedule.add(queue, now.saturating_add(self.context.visibility_timeout));
         }
         if received > 0 {
@@ -312,7 +308,7 @@ impl<H: Handler> Listener<H> {
         state.lease_at = Some(state.lease_at.map_or(at, |at_before| at_before.min(at)));
     }
 
-    /// Takes, renews or releases the lease, or reads the leases of others.
+    /// Takes, renews or releases the lease, or reads the leases of other workers.
     fn update_lease(&self, state: &mut ListenerState) {
         state.lease_at = None;
         let now = self.now();
@@ -322,7 +318,7 @@ impl<H: Handler> Listener<H> {
         let is_lasting = since.is_some_and(|since| now.saturating_sub(since) >= LEASE_AFTER);
         let held = self.context.leases.is_held();
         let leases = Arc::clone(&self.context.leases);
-        // Lasting work of other workers can be shared by more workers.
+        // Work that keeps other workers busy can be shared with this one.
         let joining = state.left_since.is_some_and(|since| now.saturating_sub(since) >= JOIN_AFTER);
         let job = if is_lasting || joining {
             async move { leases.renew().await }.boxed()
@@ -339,8 +335,8 @@ impl<H: Handler> Listener<H> {
         state.jobs.push(job.map(|()| Event::LeasesChanged).boxed());
     }
 
-    /// Called after the leases were read or written: starts sessions on queues that were left to others, and are now
-    /// unassigned or assigned to this worker.
+    /// Starts sessions on queues that were left to other workers, and are now unassigned or assigned to this worker. Called
+    /// after leases were read or written.
     fn on_leases_changed(&self, state: &mut ListenerState) {
         let now = self.now();
         for (queue, until) in std::mem::take(&mut state.left_to_others) {

@@ -1,9 +1,8 @@
-//! Decides about a message that was received too often and never settled: whether its work is tried alone, or given up.
+//! Decides whether the work of a message that was received too often is tried alone or given up.
 //!
-//! A receipt is not an attempt: answers can be lost, and the death of a worker affects all messages that it holds. So
-//! the work is tried alone, one message of a process at a time, and each attempt is recorded in the message before it
-//! begins. The work is given up only after several processes ended during such an attempt ([`Attempts`]). An outage,
-//! however long, never has that effect.
+//! A receipt is not an attempt: responses can be lost, and when a worker dies, all of its messages are redelivered. Therefore
+//! the work is tried alone, one message per process at a time, and each attempt is recorded in the message before it begins.
+//! The work is given up only after several processes ended during such attempts ([`Attempts`]), and never because of an outage.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,37 +16,36 @@ use postonce_shared::ports::world::World;
 
 use crate::config::WorkerConfig;
 
-/// Smallest number of processes that must have ended: one that is stopped during an outage may not be able to remove
-/// its entry.
+/// Minimum number of processes that must have ended. One that stops during an outage may be unable to remove its entry.
 pub const ATTEMPTS_MIN: usize = 3;
 /// Time for which a message is hidden while another attempt of this process is in progress.
 const BUSY: Duration = Duration::from_secs(2);
-/// Time for which a message is hidden until its processes are examined again. The entries of processes that ended
-/// become stale within 36 minutes; one that survived may be seen earlier.
+/// Time for which a message is hidden until its processes are checked again. Entries of processes that ended become stale
+/// within 36 minutes; a survival may be recorded earlier.
 const UNKNOWN: Duration = Duration::from_secs(60);
 
-/// What is done next with a message.
+/// The next step for a message.
 #[derive(Debug)]
 pub enum NextStep {
-    /// These attempts are recorded in the message, and then the attempt begins.
+    /// Record these attempts in the message, then begin the attempt.
     Begin(Attempts, AttemptInProgress),
-    /// The message is hidden for this time.
+    /// Hide the message for this time.
     Wait(Duration),
-    /// The processes of this many attempts ended during them.
+    /// Give up. This many processes have ended during their attempts.
     GiveUp(usize),
 }
 
-/// Decides about messages that were received too often.
+/// Decides about the attempts of a process.
 pub struct LoneAttempts {
     registry: Arc<dyn ProcessRegistry>,
     registration: Arc<Registration>,
     world: Arc<dyn World>,
-    /// Number of attempts that end with their processes until the work is given up.
+    /// Number of processes that must end during attempts before the work is given up.
     attempts_max: usize,
 }
 
 impl LoneAttempts {
-    /// Creates the decisions of a process of the bank.
+    /// Creates the decisions for a process of the bank.
     pub fn new(bank: &Bank, config: &WorkerConfig) -> Self {
         let max = usize::try_from(config.dequeue_count_max).unwrap_or(usize::MAX);
         Self {
@@ -58,11 +56,11 @@ impl LoneAttempts {
         }
     }
 
-    /// Decides about a message with these attempts.
+    /// Decides about a message with these recorded attempts.
     ///
     /// # Errors
-    /// [`StoreFault`] when the entry of this process is not in the registry or not up to date, or the registry cannot
-    /// be read: nothing may begin.
+    /// [`StoreFault`] when no attempt may begin: the entry of this process is missing or outdated, or the registry cannot be
+    /// read.
     pub async fn next_step(&self, recorded: &Attempts) -> Result<NextStep, StoreFault> {
         if recorded.len() < self.attempts_max {
             return self.begin(recorded);

@@ -1,5 +1,5 @@
-//! Receives messages from the queues of one kind of work: wakes on a ring, polls rarely when idle, and runs several
-//! receivers for each queue that has work.
+//! Receives messages from the queues of one kind of work. It reacts to rings, polls rarely when idle, and runs several
+//! receivers for a queue with much work.
 
 pub mod delivery;
 pub mod handler;

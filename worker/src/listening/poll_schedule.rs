@@ -1,16 +1,15 @@
-//! Polls of queues at a later time, without a ring: for released messages, and for messages that another process
-//! received and may fail to settle.
+//! Scheduled polls of queues: for released messages, and for messages that another process received and may fail to settle.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use postonce_shared::ports::queue::QueueName;
 
-/// Polls of one queue are at least this far apart, so that much work needs no more polls than little work. Times are
+/// Minimum time between two scheduled polls of a queue, so that much work needs no more polls than little work. Times are
 /// rounded up to a multiple of it.
 const RESOLUTION: Duration = Duration::from_secs(1);
 
-/// Scheduled polls, on the clock of the uptime.
+/// Scheduled polls, by uptime.
 #[derive(Debug, Default)]
 pub struct PollSchedule(BTreeMap<QueueName, BTreeSet<u32>>);
 
@@ -22,7 +21,7 @@ impl PollSchedule {
         self.0.entry(queue.clone()).or_default().insert(slot);
     }
 
-    /// Returns the time of the next poll.
+    /// Returns the time of the next poll; `None` if none is scheduled.
     pub fn next(&self) -> Option<Duration> {
         self.0.values().filter_map(BTreeSet::first).min().map(|slot| RESOLUTION.saturating_mul(*slot))
     }

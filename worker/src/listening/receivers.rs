@@ -1,4 +1,4 @@
-//! Computes the number of concurrent receivers of a queue. Pure.
+//! Computes the number of concurrent receivers of a queue. A pure function.
 
 use std::time::Duration;
 
@@ -6,22 +6,21 @@ use postonce_shared::ports::queue::RECEIVE_MAX;
 
 use crate::config::Bounds;
 
-/// Waiting messages for each receiver, in full receives, before another one is added.
+/// Number of full receives that must be waiting per receiver.
 const RECEIVES_AHEAD: u64 = 2;
-/// Another receiver is added for each such step of the age of the oldest message.
+/// Age of the oldest message that justifies one receiver; twice the age justifies two.
 const AGE_STEP: Duration = Duration::from_secs(1);
 
 /// The known backlog of a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct QueueBacklog {
-    /// Messages beyond those in progress.
+    /// Messages that wait, without those in progress.
     pub depth: u64,
     /// Age of the oldest message.
     pub oldest_age: Duration,
 }
 
-/// Returns the number of receivers for a queue with work: it grows with the depth of the queue, and with the age of
-/// the oldest message.
+/// Returns the number of receivers for a queue with work: it grows with the depth and with the age of the oldest message.
 pub fn wanted(backlog: QueueBacklog, bounds: Bounds) -> usize {
     let Bounds { floor, ceiling } = bounds;
     if backlog.depth == 0 {
@@ -30,7 +29,7 @@ pub fn wanted(backlog: QueueBacklog, bounds: Bounds) -> usize {
     let messages = RECEIVES_AHEAD.saturating_mul(u64::try_from(RECEIVE_MAX).unwrap_or(u64::MAX));
     let by_depth = backlog.depth.div_ceil(messages);
     let by_age = backlog.oldest_age.as_millis().checked_div(AGE_STEP.as_millis()).unwrap_or(0);
-    // Never more receivers than full receives in the backlog, at any age.
+    // The age never justifies more receivers than there are full receives in the backlog.
     let receives = backlog.depth.div_ceil(u64::try_from(RECEIVE_MAX).unwrap_or(u64::MAX));
     let by_age = u64::try_from(by_age).unwrap_or(u64::MAX).min(receives);
     let wanted = usize::try_from(by_depth.max(by_age)).unwrap_or(usize::MAX);
@@ -53,7 +52,7 @@ mod tests {
             let backlog = QueueBacklog { depth, oldest_age: Duration::from_secs(age_s) };
             assert_eq!(wanted(backlog, bounds), expected, "{backlog:?} in {bounds:?}");
         };
-        // Depth: one receiver for each 64 messages.
+        // Depth: one receiver per 64 waiting messages.
         check(0, 0, 1, 8, 1);
         check(1, 0, 1, 8, 1);
         check(64, 0, 1, 8, 1);
@@ -61,12 +60,12 @@ mod tests {
         check(300, 0, 1, 8, 5);
         check(20_000, 0, 1, 8, 8);
         check(u64::MAX, 0, 1, 8, 8);
-        // Age: one receiver for each second, but not more than full receives in the backlog.
+        // Age: one receiver per second of the oldest message's age, at most one per 32 waiting messages.
         check(100, 3, 1, 8, 3);
         check(100, 9, 1, 8, 4);
         check(10, 60, 1, 8, 1);
         check(1000, u64::MAX, 1, 64, 32);
-        // Limits: the lower one applies to an empty queue, and takes precedence over a smaller upper one.
+        // Bounds: the lower one also applies to an empty queue, and takes precedence over a smaller upper one.
         check(0, 100, 3, 8, 3);
         check(20_000, 100, 4, 2, 4);
     }

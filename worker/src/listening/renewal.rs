@@ -1,4 +1,4 @@
-//! Renews the leases on messages during an operation.
+//! Renewal of leases during an operation.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use tracing::warn;
 
 use crate::listening::delivery::Delivery;
 
-/// Renews leases on the messages of one queue.
+/// Renews the leases of messages of one queue.
 pub struct Renewal<'a> {
     /// The store of the queue.
     pub queue: &'a dyn WorkQueue,
@@ -23,12 +23,12 @@ pub struct Renewal<'a> {
     pub world: &'a dyn World,
     /// Counts lost leases.
     pub meter: &'a Meter,
-    /// Visibility timeout of a renewal.
+    /// New duration of a lease.
     pub visibility: Duration,
 }
 
 impl Renewal<'_> {
-    /// Runs an operation, and renews the leases on messages after each half of their duration meanwhile.
+    /// Runs an operation, and renews the leases of the messages whenever half of their duration has passed.
     pub async fn during<W, T>(&self, held: &[&Delivery<W>], work: impl Future<Output = T>) -> T {
         let (notify, ended) = (Notify::new(), AtomicBool::new(false));
         let work = async {
@@ -37,7 +37,7 @@ impl Renewal<'_> {
             notify.notify_one();
             result
         };
-        // Joined, not cancelled: a renewal in progress completes first, so that its new receipt is known.
+        // Joined, not cancelled: a renewal in progress must complete, so that its new receipt is known.
         join(work, self.keep(held, &notify, &ended)).await.0
     }
 

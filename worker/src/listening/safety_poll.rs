@@ -1,7 +1,7 @@
-//! The times of the safety poll, and of the background tasks.
+//! The schedule of the safety poll and of the background tasks.
 //!
-//! One safety poll serves all queues: it polls them in turn, and backs off while it finds no messages. It backs off
-//! further while it is proven that rings of all processes arrive ([`Doorbell::proven_until`]).
+//! One safety poll serves all queues. It polls them in turn, and less often while it finds no messages. It becomes even rarer
+//! while the rings of all processes are proven to arrive ([`Doorbell::proven_until`]).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,23 +13,23 @@ use postonce_shared::ports::world::World;
 
 use crate::config::IdleDelays;
 
-/// Longest delay between two safety polls while there is work.
+/// Maximum delay between two safety polls while there is work.
 const BUSY_POLL_INTERVAL: Duration = Duration::from_secs(5);
 
-/// A safety poll to carry out.
+/// A safety poll that is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DuePoll {
-    /// Of the queue with this turn.
+    /// Poll one queue: the one with this number, modulo the number of queues.
     Turn(usize),
-    /// Of all queues.
+    /// Poll all queues.
     All,
 }
 
-/// The schedule of the safety poll. All times are on the clock of the uptime.
+/// Schedule of the safety poll. All times are uptimes of the process.
 pub struct SafetyPoll {
     delays: IdleDelays,
     idle: Backoff,
-    /// Until when the longer delays apply; `None` while they do not.
+    /// End of the period with longer delays; `None` outside of it.
     proven_until: Option<Duration>,
     poll_at: Duration,
     polled_at: Duration,
@@ -39,7 +39,7 @@ pub struct SafetyPoll {
 }
 
 impl SafetyPoll {
-    /// Creates the schedule of a process that starts now. It polls at once, or never.
+    /// Creates the schedule of a process that starts now. The first poll is due immediately, unless polls are disabled.
     pub fn new(delays: IdleDelays, now: Duration) -> Self {
         Self {
             delays,
@@ -53,7 +53,7 @@ impl SafetyPoll {
         }
     }
 
-    /// Returns the time of the next poll or check.
+    /// Returns the time of the next poll or of the next check for a missed ping.
     pub fn next(&self) -> Duration {
         self.proven_until.map_or(self.poll_at, |until| until.min(self.poll_at))
     }
@@ -63,8 +63,8 @@ impl SafetyPoll {
         self.task_at
     }
 
-    /// Returns whether rings may have been lost since the last check, because a process missed its ping. Then the
-    /// safety poll becomes frequent again.
+    /// Returns whether rings may have been lost since the last check, because a process missed its ping. If so, the safety poll
+    /// becomes frequent again.
     pub fn has_missed_ping(&mut self, now: Duration, doorbell: &dyn Doorbell) -> bool {
         if self.proven_until.is_none_or(|until| until > now) {
             return false;
@@ -76,13 +76,13 @@ impl SafetyPoll {
         self.proven_until.is_none()
     }
 
-    /// Returns until when it is proven that rings arrive.
+    /// Returns the time until which rings are proven to arrive.
     pub const fn proven_until(&self) -> Option<Duration> {
         self.proven_until
     }
 
-    /// Returns the poll if it is due, and schedules the next one. Before the delays become longer, all queues are polled:
-    /// rings may have been lost until then.
+    /// Returns the poll if it is due, and schedules the next one. All queues are polled before the delays become longer,
+    /// because rings may have been lost until then.
     pub fn take_poll(
         &mut self,
         now: Duration,
@@ -97,8 +97,7 @@ impl SafetyPoll {
         self.idle.set_longest(self.longest());
         self.polled_at = now;
         self.poll_at = now.saturating_add(self.idle.next(world));
-        // A background task that is due at about the same time is moved to the poll, so that an idle process wakes
-        // once.
+        // A background task that is due at about the same time is moved to the poll, so that an idle process wakes only once.
         let near = self.longest().checked_div(10).unwrap_or_default();
         if self.task_at.abs_diff(self.poll_at) < near {
             self.task_at = self.poll_at;
@@ -109,8 +108,8 @@ impl SafetyPoll {
         Some(if is_all { DuePoll::All } else { DuePoll::Turn(turn) })
     }
 
-    /// Returns the background task to run now, if one is due, and schedules the next one. The tasks take turns. Two
-    /// turns in each round run none, so that an idle process makes few requests.
+    /// Returns the background task that is due, and schedules the next one. The tasks take turns. Two turns in each round run
+    /// no task, so that an idle process makes few requests.
     pub fn take_task(
         &mut self,
         now: Duration,
@@ -132,19 +131,19 @@ impl SafetyPoll {
         None
     }
 
-    /// Makes polls frequent after messages were received by work that began at `busy_since`.
+    /// Makes polls frequent again after messages were received in a period of work that began at `busy_since`.
     pub fn reset(&mut self, now: Duration, busy_since: Duration, world: &dyn World) {
         if self.delays.is_never() {
             return;
         }
         self.idle.reset();
         let next = now.saturating_add(self.idle.next(world));
-        // The safety poll continues while some queues are busy: a ring for another queue may have been lost.
+        // The safety poll continues while some queues are busy, because a ring for another queue may have been lost.
         let polled_at = self.polled_at.max(busy_since);
         self.poll_at = next.min(polled_at.saturating_add(BUSY_POLL_INTERVAL)).max(now);
     }
 
-    /// Returns the longest delay between two polls now.
+    /// Returns the current maximum delay between two polls.
     const fn longest(&self) -> Duration {
         if self.proven_until.is_some() { self.delays.proven } else { self.delays.unproven }
     }
@@ -159,7 +158,7 @@ mod tests {
     use postonce_shared::adapters::memory::world::TestWorld;
     use postonce_shared::ports::queue::QueueName;
 
-    /// A doorbell that is proven until then.
+    /// A doorbell whose rings are proven to arrive until this time.
     struct ProvenDoorbell(Option<Duration>);
 
     #[async_trait]
@@ -179,7 +178,7 @@ mod tests {
         Duration::from_secs(60).saturating_mul(minutes)
     }
 
-    /// The delays between polls that find no messages, in seconds.
+    /// Returns the delays in seconds between polls that find no messages.
     fn delays(poll: &mut SafetyPoll, doorbell: &ProvenDoorbell, count: usize) -> Vec<u64> {
         let world = TestWorld::new(1);
         let delay = |_| {

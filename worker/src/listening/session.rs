@@ -1,5 +1,5 @@
-//! A session processes one queue that has work: concurrent receivers receive, handle and settle messages until the
-//! queue is empty. While one batch is settled, the next one is received.
+//! A session processes one queue with work. Concurrent receivers receive, handle and settle messages until the queue is empty.
+//! The next messages are received while the previous ones are settled.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -27,36 +27,36 @@ use crate::listening::handler::{Handled, Handler, Health};
 use crate::listening::leases::QueueLeases;
 use crate::listening::receivers::{QueueBacklog, wanted};
 
-/// Shortest time between two reads of the depth of a queue, which cost operations.
+/// Minimum time between two reads of the depth of a queue, each of which is a store operation.
 const DEPTH_INTERVAL: Duration = Duration::from_secs(1);
-/// Longest wait for the depth. Handled messages are settled after it, and their leases are not renewed meanwhile.
+/// Maximum wait for the depth. Handled messages are settled after it, and their leases are not renewed meanwhile.
 const DEPTH_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Time after which a busy receiver does not prevent another one from starting.
+/// Time after which another receiver may start although one is busy.
 const SLOW_AFTER: Duration = Duration::from_millis(250);
 
-/// The number of rings for one queue.
+/// Number of rings for one queue.
 pub type Rings = watch::Sender<u64>;
 
 /// State that the sessions of a listener share.
 pub struct SessionContext<H> {
-    /// Handles the messages.
+    /// Handles the received messages.
     pub handler: Arc<H>,
-    /// The queues.
+    /// Store of the queues.
     pub queue: Arc<dyn WorkQueue>,
     /// Decides whether messages may be received.
     pub gatekeeper: Arc<Gatekeeper>,
-    /// Assign the queues to workers.
+    /// Assigns the queues to workers.
     pub leases: Arc<QueueLeases>,
     /// Clock and random numbers.
     pub world: Arc<dyn World>,
-    /// The counters.
+    /// Counters of the worker.
     pub meter: Arc<Meter>,
     /// Time for which a received message is hidden from other receivers.
     pub visibility_timeout: Duration,
-    /// Smallest and largest number of receivers of a queue.
+    /// Minimum and maximum number of receivers per queue.
     pub receivers: Bounds,
-    /// Ends the session.
+    /// Ends the session when it starts.
     pub drain: Drain,
 }
 
@@ -65,40 +65,36 @@ pub struct SessionContext<H> {
 pub struct SessionEnd {
     /// Number of received messages.
     pub received: usize,
-    /// Number of rings before the last receive, which found the queue empty. Later rings were not processed.
+    /// Number of rings before the last receive that found the queue empty. Later rings were not handled.
     pub rings_seen: u64,
     /// Visibility delay of each released message.
     pub visibility_delays: Vec<Duration>,
 }
 
-/// The result of one receiver.
+/// Result of one receiver.
 enum Cycle<D> {
     /// Nothing was received, or receiving was not allowed. `rings_seen` is as in [`SessionEnd::rings_seen`].
     Nothing { rings_seen: u64 },
-    /// A dependency was unavailable before anything was received.
+    /// A dependency was unavailable, so nothing was received.
     Unavailable,
-    /// Messages were handled.
     Done { received: usize, backlog: QueueBacklog, settle_state: SettleState<D> },
     /// Messages of an earlier receive were settled.
     Settled(Handled),
 }
 
-/// Messages in progress: the leases on them, and the work that a drain waits for.
+/// Counts messages in progress: those with leases, and the work for which a drain waits.
 type InProgress = (Counted, WorkInProgress);
 
-/// Whether handled messages are settled.
+/// Whether handled messages were settled.
 enum SettleState<D> {
-    /// They are settled.
     Settled(Handled),
-    /// They are not settled yet, and have leases. All dependencies were available.
+    /// The messages are still to be settled, and leased. All dependencies were available.
     Pending(D, InProgress),
 }
 
 type Cycles<'a, H> = FuturesUnordered<BoxFuture<'a, Cycle<<H as Handler>::Done>>>;
 
-/// The next event of a session.
 enum Step<D> {
-    /// A receiver completed.
     Cycle(Cycle<D>),
     /// The queue was rung, and another receiver can start.
     Rung,
@@ -106,7 +102,7 @@ enum Step<D> {
     Finished,
 }
 
-/// Time of the start of the last receiver, and the number of rings until then.
+/// Time at which the last receiver started, and number of rings before.
 struct LastStart {
     at: Duration,
     rings: u64,
@@ -116,7 +112,6 @@ struct LastStart {
 pub struct Session<H> {
     context: Arc<SessionContext<H>>,
     name: QueueName,
-    /// Number of rings for the queue.
     rings: watch::Receiver<u64>,
     gauge: Arc<ListenerGauge>,
     depth_read_at: AtomicU64,
@@ -129,8 +124,8 @@ impl<H: Handler> Session<H> {
         Self { context, name, rings, gauge, depth_read_at: AtomicU64::new(0) }
     }
 
-    /// Runs until the queue is empty or assigned to another worker, the gate is held, or the drain starts. Work in
-    /// progress is finished first. Returns `None` if the session panicked.
+    /// Runs until the queue is empty or assigned to another worker, the gate is held, or the drain starts. Work in progress is
+    /// finished. Returns `None` if the session panicked.
     pub async fn run(self) -> Option<SessionEnd> {
         let ended = AssertUnwindSafe(self.process()).catch_unwind().await;
         if ended.is_err() {
@@ -142,16 +137,15 @@ impl<H: Handler> Session<H> {
     async fn process(&self) -> SessionEnd {
         let mut ended = SessionEnd { rings_seen: self.ring_count(), ..SessionEnd::default() };
         let mut cycles: Cycles<'_, H> = FuturesUnordered::new();
-        // Number of these futures that settle.
+        // Number of futures in `cycles` that settle.
         let mut settling = 0_usize;
         let mut faults = RECEIVE.start();
-        // Starts with one receiver, which finds out whether there is work for more.
+        // Start with one receiver, which finds out whether more are needed.
         let (mut poll, mut receivers, mut delay) = (true, 1, Duration::ZERO);
         let mut first = !self.context.drain.is_started();
         let mut last_start = self.start();
         loop {
-            // The first receive is always allowed: the worker to which the queue is assigned may not have been
-            // notified of the work.
+            // The first receive is always allowed, because the worker to which the queue is assigned may not know of the work.
             let may_add_settling = settling <= self.context.receivers.ceiling.get();
             while poll
                 && may_add_settling
@@ -160,7 +154,7 @@ impl<H: Handler> Session<H> {
             {
                 first = false;
                 last_start = self.start();
-                // Only a new receiver waits after a fault; running ones do not consume the delay.
+                // Only a new receiver waits after a fault. Running ones do not use up the delay.
                 cycles.push(self.cycle(std::mem::take(&mut delay)).boxed());
             }
             let receiving = cycles.len().saturating_sub(settling);
@@ -211,7 +205,7 @@ impl<H: Handler> Session<H> {
         }
     }
 
-    /// Waits for the first receiver to complete, or for a ring that needs another receiver.
+    /// Waits for the first receiver to complete, or for a ring that requires another receiver.
     async fn step(
         &self,
         cycles: &mut Cycles<'_, H>,
@@ -239,8 +233,8 @@ impl<H: Handler> Session<H> {
         LastStart { at: self.context.world.uptime(), rings: self.ring_count() }
     }
 
-    /// Returns when the queue was rung since the last receiver started and that receiver is busy for longer than
-    /// `delay`: new messages must not wait for a slow account.
+    /// Waits until the queue is rung and the last receiver has been busy for longer than `delay`, so that new messages do not
+    /// wait for a slow account.
     async fn until_receiver_is_needed(&self, last_start: &LastStart, delay: Duration) {
         let mut rings = self.rings.clone();
         if rings.wait_for(|rings| *rings > last_start.rings).await.is_err() {
@@ -258,7 +252,7 @@ impl<H: Handler> Session<H> {
         !self.context.drain.is_started() && self.context.leases.is_mine(&self.name)
     }
 
-    /// Receives once and handles the messages. Waits for `delay` first, after a fault.
+    /// Receives once, after `delay`, and handles the messages.
     async fn cycle(&self, delay: Duration) -> Cycle<H::Done> {
         let SessionContext { handler, queue, gatekeeper, world, meter, visibility_timeout, drain, .. } =
             &*self.context;
@@ -271,7 +265,7 @@ impl<H: Handler> Session<H> {
         if !handler.is_ready().await {
             return Cycle::Unavailable;
         }
-        // The drain waits for the work in progress, and none begins later.
+        // A drain waits for work in progress, so none may begin after its start.
         if drain.is_started() {
             return Cycle::Nothing { rings_seen: 0 };
         }
@@ -306,7 +300,7 @@ impl<H: Handler> Session<H> {
         let (backlog, (done, health)) = futures::future::join(backlog, handling).await;
         let settle_state = match health {
             Health::Healthy => SettleState::Pending(done, (leased, working)),
-            // The result of settling decides whether to wait.
+            // Settle first: the result decides whether to wait.
             Health::Unavailable => SettleState::Settled(handler.settle(&self.name, done).await),
         };
         Cycle::Done { received, backlog, settle_state }
@@ -316,7 +310,7 @@ impl<H: Handler> Session<H> {
         Cycle::Settled(self.context.handler.settle(&self.name, done).await)
     }
 
-    /// Returns the backlog behind messages that were just received. It is empty unless the receive was full; then the
+    /// Returns the backlog after messages that were just received. It is empty unless the receive was full. If it was, the
     /// depth of the queue is read, at most once per interval.
     fn backlog(
         &self,

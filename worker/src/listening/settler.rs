@@ -1,8 +1,7 @@
-//! Settles received messages, for every kind of work: deletes them, hides them for a time, sends them again, or sets them aside.
+//! Settles received messages of all kinds: deletes them, hides them, sends them again, or writes them to the dead letters.
 //!
-//! If a step fails, the message stays on the queue and is redelivered when its lease expires: handlers recognize work that is
-//! done. Each step returns whether the store was available; what happens to a message whose lease was lost is left to the worker
-//! that has it.
+//! If a step fails, the message stays in the queue and is redelivered when its lease expires; handlers recognize finished work.
+//! Each step returns whether the store was available. A message whose lease was lost is left to the worker that has leased it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,21 +27,21 @@ use super::lone_attempts::{LoneAttempts, NextStep};
 /// Visibility timeout while a message is split or becomes a dead letter.
 const SETTLING_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What the messages of every queue are settled with.
+/// Dependencies for settling messages of any queue.
 #[derive(Clone)]
 pub struct SettlerParts {
     /// The store of the queues.
     pub queue: Arc<dyn WorkQueue>,
-    /// Stores the messages that are set aside.
+    /// Stores the messages that become dead letters.
     pub dead_letters: Arc<DeadLetterService>,
     /// Clock and random numbers.
     pub world: Arc<dyn World>,
-    /// The counters.
+    /// Counters of the worker.
     pub meter: Arc<Meter>,
 }
 
 impl SettlerParts {
-    /// Those of a bank.
+    /// Takes the dependencies from a bank.
     pub fn of(bank: &Bank, meter: &Arc<Meter>) -> Self {
         Self {
             queue: Arc::clone(&bank.store.queue),
@@ -57,45 +56,44 @@ impl SettlerParts {
 pub struct Settler<'a> {
     /// Name of the queue.
     pub name: &'a QueueName,
-    /// The services.
+    /// The dependencies.
     pub parts: &'a SettlerParts,
-    /// Visibility delay of each released message.
     visibility_delays: Mutex<Vec<Duration>>,
 }
 
-/// A message that is set aside.
+/// Content of a dead letter.
 pub struct DeadLetter<'a> {
-    /// The queue to which a replay sends it.
+    /// The queue to which a replay sends the message.
     pub queue: &'a QueueName,
-    /// Its body.
+    /// Body of the message.
     pub body: Vec<u8>,
-    /// The transactions in it, as far as they are known.
+    /// The transactions in the message, if they are known.
     pub keys: &'a [TransactionKey],
-    /// The request that brought it, if it is known.
+    /// The request that the message came from, if it is known.
     pub origin: Option<&'a Origin>,
-    /// Why it is set aside.
+    /// The reason for operators.
     pub reason: &'a str,
 }
 
-/// What follows for a message that was received too often.
+/// Result of [`Settler::try_alone`].
 pub enum Alone {
-    /// Its attempt is recorded, and begins.
+    /// The attempt is recorded and may begin.
     Begun(AttemptInProgress),
-    /// It waits, or another worker has it.
+    /// The message waits, or another worker has leased it.
     Left,
-    /// The processes of this many attempts ended during them.
+    /// This many processes have ended during attempts: the work is given up.
     GivenUp(usize),
 }
 
 impl<'a> Settler<'a> {
-    /// Settles messages of a queue.
+    /// Creates the settler of a queue.
     pub fn new(name: &'a QueueName, parts: &'a SettlerParts) -> Self {
         Self { name, parts, visibility_delays: Mutex::default() }
     }
 
     /// Deletes a message.
     pub async fn delete<W>(&self, delivery: &Delivery<W>) -> bool {
-        // Without the lease, the worker that has the message settles it.
+        // Without a lease, the message belongs to another worker.
         let Some(lease) = delivery.lease() else { return true };
         match self.parts.queue.delete(self.name, &lease).await {
             Ok(Held::Ours(())) => {
@@ -107,7 +105,7 @@ impl<'a> Settler<'a> {
         }
     }
 
-    /// Replaces the body of a message, and hides it for `delay`.
+    /// Replaces the body of a message, and hides the message for `delay`.
     pub async fn hide<W>(&self, delivery: &Delivery<W>, body: &[u8], delay: Duration) -> bool {
         let Some(lease) = delivery.lease() else { return true };
         match self.parts.queue.extend(self.name, &lease, body, delay).await {
@@ -121,7 +119,7 @@ impl<'a> Settler<'a> {
         }
     }
 
-    /// Replaces a message by an equal one without receipts, which is visible after `delay`.
+    /// Replaces a message by an equal one without receipts, which becomes visible after `delay`.
     pub async fn send_again<W>(&self, delivery: &Delivery<W>, delay: Duration) -> bool {
         match self.parts.queue.send(self.name, &delivery.message.body, delay).await {
             Ok(()) => {
@@ -132,24 +130,24 @@ impl<'a> Settler<'a> {
         }
     }
 
-    /// Leaves a message of a newer version to a newer worker: it waits. A body of a newer version cannot be changed, so the receipts
-    /// of this worker cannot be recorded in it as forgiven; the new message has none.
+    /// Leaves a message of a newer version to a newer worker. This version cannot change the body, so it cannot record that its
+    /// receipts do not count. The message is therefore replaced by a new one without receipts.
     pub async fn leave_to_newer_worker<W>(&self, delivery: &Delivery<W>, why: &str) -> bool {
         self.parts.meter.newer_versions.add(1);
         self.report_waiting(delivery, why);
-        // Otherwise another worker may have replaced it, and there would be more and more of them.
+        // Only with a lease: otherwise another worker may have replaced the message, and copies would accumulate.
         let again = self.send_again(delivery, NEWER_MESSAGE.delay(1, &*self.parts.world));
         self.if_leased(delivery, again).await
     }
 
-    /// Logs an error for operators about a message that waits.
+    /// Logs an error that tells operators why a message waits.
     pub fn report_waiting<W>(&self, delivery: &Delivery<W>, why: &str) {
         let id = &delivery.message.lease.message_id;
         error!(queue = %self.name, message_id = id, "Message {id} waits: {why}");
     }
 
-    /// Does a step if the message is still leased, by renewing the lease. Without the lease a message must not be
-    /// split or become a dead letter, because another worker may be handling it.
+    /// Renews the lease of a message, and runs a step if the lease is still valid. Without a lease, a message must not be split
+    /// or become a dead letter, because another worker may be handling it.
     pub async fn if_leased<W>(&self, delivery: &Delivery<W>, step: impl Future<Output = bool>) -> bool {
         match delivery.renew(&*self.parts.queue, self.name, SETTLING_TIMEOUT).await {
             Ok(Held::Ours(())) => step.await,
@@ -158,13 +156,13 @@ impl<'a> Settler<'a> {
         }
     }
 
-    /// Writes a message to the dead letters, and then deletes it, if it is still leased.
+    /// Writes a message to the dead letters and then deletes it, if it is still leased.
     pub async fn set_aside<W>(&self, delivery: &Delivery<W>, letter: DeadLetter<'_>) -> bool {
         let step = async { self.write_letter(delivery, letter).await && self.delete(delivery).await };
         self.if_leased(delivery, step).await
     }
 
-    /// Writes a dead letter. The caller deletes the message, which must be leased.
+    /// Writes a dead letter. The message must be leased, and the caller deletes it.
     pub async fn write_letter<W>(&self, delivery: &Delivery<W>, letter: DeadLetter<'_>) -> bool {
         let DeadLetter { queue, body, keys, origin, reason } = letter;
         let message = Message { body, ..delivery.message.clone() };
@@ -185,11 +183,11 @@ impl<'a> Settler<'a> {
         }
     }
 
-    /// Begins the attempt of a message that was received too often, unless too many processes ended when they did. Before that,
-    /// waits for `before`. `recorded` returns the body with these attempts.
+    /// Starts an attempt at a message that was received too often, unless too many processes have ended during earlier ones.
+    /// Waits for `before`, and then records the attempt. `recorded` returns the body with the given attempts.
     ///
     /// # Errors
-    /// [`StoreFault`] when nothing may begin, or the attempt could not be recorded.
+    /// [`StoreFault`] when no attempt may begin, or the attempt could not be recorded.
     pub async fn try_alone<W>(
         &self,
         delivery: &Delivery<W>,
@@ -219,7 +217,7 @@ impl<'a> Settler<'a> {
         }
     }
 
-    /// Ends settling. Messages that were not settled are redelivered when their leases expire, after `visibility`.
+    /// Completes settling. Messages that were not settled are redelivered when their leases expire, after `visibility`.
     pub fn end(self, is_healthy: bool, visibility: Duration) -> Handled {
         let mut visibility_delays = self.visibility_delays.into_inner();
         if is_healthy {
@@ -229,7 +227,7 @@ impl<'a> Settler<'a> {
         Handled { health: Health::Unavailable, visibility_delays }
     }
 
-    /// Logs a fault. Returns that the store was not available.
+    /// Logs a fault, and returns false: the store was unavailable.
     pub fn failed(&self, doing: &str, fault: &StoreFault) -> bool {
         warn!(queue = %self.name, "Failed {doing}: {}", chain(fault));
         false

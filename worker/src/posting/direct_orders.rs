@@ -1,11 +1,10 @@
-//! Orders of producers that write to a work queue directly. An order is accepted if the terms of its partner allow
-//! it. They are checked in the same sequence as for a request over HTTP: the partner exists and is active, its rate,
-//! its scopes, its reach. Then the order is accepted like a request.
+//! Orders of producers that write to a work queue directly. An order is accepted if the terms of its partner allow it. The
+//! checks have the same order as for an HTTP request: the partner exists and is active, its rate, its scopes, its reach. The
+//! order is then accepted like a request.
 //!
-//! Only the answer to an order above the rate differs. Over HTTP it is 429, and the client repeats the request; here
-//! the message is hidden until the rate allows it. Postponed orders become visible one after the other at the rate:
-//! if all of them became visible in the next second, a long queue would cost two operations of the store for each
-//! order in it, every second.
+//! Only an order above the rate is handled differently. Over HTTP, the response is 429, and the client repeats the request.
+//! Here the message is hidden until the rate allows it. Postponed orders become visible one by one, at the rate. If all became
+//! visible in the next second, a long queue would cost two store operations per order and second.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,9 +24,9 @@ use tracing::warn;
 
 use crate::listening::delivery::NoWork;
 
-/// Longest delay of a postponed order. After it, a raised rate or another worker can take effect.
+/// Maximum delay of a postponed order. It bounds the time until a raised rate or another worker takes effect.
 const POSTPONED_MAX: Duration = Duration::from_secs(60);
-/// Shortest time between two log lines about postponed orders.
+/// Minimum time between two log lines about postponed orders.
 const LOG_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Accepts orders of direct producers.
@@ -36,13 +35,13 @@ pub struct DirectOrders {
     grants: Arc<PartnerGrants>,
     world: Arc<dyn World>,
     meter: Arc<Meter>,
-    /// Rate of a partner that has none of its own.
+    /// Rate of a partner without a rate of its own.
     rate: RequestRate,
     schedule: Mutex<OrderSchedule>,
 }
 
 impl DirectOrders {
-    /// Creates the acceptance of orders at a bank. `rate` applies to a partner without a rate of its own.
+    /// Creates the acceptance for a bank. `rate` applies to partners without a rate of their own.
     pub fn new(bank: &Bank, meter: Arc<Meter>, rate: RequestRate) -> Self {
         Self {
             acceptor: Arc::clone(&bank.acceptor),
@@ -54,8 +53,8 @@ impl DirectOrders {
         }
     }
 
-    /// Accepts an order if the terms of the partner allow it. Otherwise the order is refused, even if it was accepted
-    /// before; the transaction then stays as it is.
+    /// Accepts an order if the terms of the partner allow it. Otherwise the order is refused, even if it was accepted before;
+    /// the transaction then stays unchanged.
     ///
     /// # Errors
     /// [`NoWork::Refused`] with the action that an operator can take, [`NoWork::Postponed`] above the rate, and
@@ -73,7 +72,7 @@ impl DirectOrders {
         admitted.map_err(|fault| no_work(fault.is_transient(), fault.into()))
     }
 
-    /// Counts an order against the rate. Returns the delay of an order above it.
+    /// Counts an order against the rate. Returns the delay of an order that exceeds it.
     fn postponed(&self, partner: &Partner) -> Option<Duration> {
         let rate = partner.rate.unwrap_or(self.rate);
         let mut schedule = self.schedule.lock();
@@ -98,23 +97,23 @@ fn no_work(is_transient: bool, fault: Cause) -> NoWork {
     if is_transient {
         return NoWork::LedgerUnavailable(fault);
     }
-    // An operator has to repair an unreadable row.
+    // An operator must repair an unreadable row.
     NoWork::Refused(chain(&*fault))
 }
 
-/// Decides when the orders of the partner may be accepted.
+/// Schedules the orders of a partner at its rate.
 #[derive(Debug, Default)]
 struct OrderSchedule {
     bucket: Option<Bucket>,
-    /// Time assigned to the last postponed order.
+    /// Time at which the last postponed order becomes visible.
     last_slot: Duration,
     logged_at: Option<Duration>,
-    /// Orders postponed since the last log line.
+    /// Number of orders postponed since the last log line.
     unlogged: u64,
 }
 
 impl OrderSchedule {
-    /// Returns `None` if an order may be accepted now, and its delay otherwise.
+    /// Returns the delay of an order, or `None` if it may be accepted now.
     fn delay(&mut self, rate: RequestRate, now: Duration) -> Option<Duration> {
         let status = self.bucket.get_or_insert_with(|| Bucket::full(rate, now)).take(rate, now);
         let RateStatus { retry_in_s, .. } = status;
@@ -159,11 +158,11 @@ mod tests {
         // The first two orders are received again.
         check(1000, None);
         check(1500, None);
-        // Another order uses the capacity for the third one, which is postponed again.
+        // Another order uses the token for the third one, which is postponed again.
         check(2000, None);
         check(2000, None);
         check(2000, Some(1000));
-        // A pause fills the bucket to its capacity, not beyond.
+        // A pause fills the bucket, but not above its capacity.
         check(60_000, None);
         check(60_000, None);
         check(60_000, Some(1000));

@@ -1,8 +1,7 @@
-//! Messages without a valid seal. They only name transactions; the worker reads the rows of these and posts the work
-//! in the rows.
+//! Messages without a valid seal only name transactions. The worker reads their rows, and posts the work in the rows.
 //!
-//! Such messages come from processes with an older secret, or from a client that has write access
-//! to the queue only. All of them are handled in the same way.
+//! Such messages come from processes with an older secret, or from clients that only have write access to the queue. All are
+//! handled in the same way.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,13 +14,12 @@ use postonce_shared::ports::ledger::{Ledger, StoredTransaction};
 
 use crate::listening::delivery::NoWork;
 
-/// Number of concurrent reads.
 const READS_AT_ONCE: usize = 16;
 
-/// The row of a transaction that was named.
+/// The result of reading a named transaction.
 type Row = Result<Option<StoredTransaction>, Arc<StoreFault>>;
 
-/// Returns the work of each message without a seal, from the rows of its transactions. Reads each row once.
+/// Returns the work of each message without a seal, from the rows of its transactions. Each row is read once.
 pub async fn look_up(ledger: &dyn Ledger, named: &[&Names]) -> Vec<Result<Envelope, NoWork>> {
     let keys: BTreeSet<&TransactionKey> = named.iter().flat_map(|names| names.keys()).collect();
     let keys: Vec<&TransactionKey> = keys.into_iter().collect();
@@ -31,7 +29,7 @@ pub async fn look_up(ledger: &dyn Ledger, named: &[&Names]) -> Vec<Result<Envelo
         let read = join_all(reads).await;
         let is_away = read.iter().any(|(_, row)| matches!(row, Err(fault) if fault.is_transient()));
         rows.extend(read);
-        // During an outage the other reads would fail too.
+        // During an outage, the other reads would fail too.
         if is_away {
             break;
         }
@@ -63,7 +61,7 @@ fn by_rows(names: &Names, rows: &BTreeMap<&TransactionKey, Row>) -> Result<Envel
                 bad.push(name);
                 why = format!("it has no seal, and names transaction {key}, which was never accepted");
             }
-            // A dead letter waits for a decision of an operator. A name in a message is not one.
+            // A dead letter requires a decision of an operator, which a name in a message does not replace.
             Some(Ok(Some(row))) if row.marks.dead_letter => {}
             Some(Ok(Some(row))) => {
                 if let Some(open) = row.work() {

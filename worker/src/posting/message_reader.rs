@@ -1,5 +1,4 @@
-//! Reads the work of a message: from the message itself, or from the payload store. An order of a direct producer is
-//! accepted first.
+//! Reads the work of a message from its body or from the payload store. An order of a direct producer is accepted first.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,9 +36,8 @@ pub struct MessageReader {
 }
 
 impl MessageReader {
-    /// Creates the reader of a bank. Orders of direct producers are accepted for `legacy_partner`, and refused
-    /// without one. `request_rate` applies if that partner has no rate of its own. Reading a message takes at most
-    /// `timeout`.
+    /// Creates the reader of a bank. Orders of direct producers are accepted for `legacy_partner`, and refused if it is `None`.
+    /// `request_rate` applies if that partner has no rate of its own. Reading a message takes at most `timeout`.
     pub fn new(
         bank: &Bank,
         meter: Arc<Meter>,
@@ -77,7 +75,7 @@ impl MessageReader {
 
     async fn redeem(&self, claim: &Claim, message: &Message) -> Result<Envelope, NoWork> {
         let unavailable = |source| {
-            // An unsealed claim has no counters and must not get a seal: its body stays as it is.
+            // An unsealed claim has no counters and must not get a seal, so its body is not changed.
             let forgiven = claim.forgiven.saturating_add(1);
             let body = match claim.sealed {
                 true => Claim { forgiven, ..claim.clone() }.encode(&self.seal),
@@ -108,7 +106,7 @@ impl MessageReader {
                 warn!("The payload {name} was lost; a recovery has found its work");
                 Err(NoWork::Settled)
             }
-            // Anybody may have sent it, and a recovery finds work without it.
+            // Without a seal, the sender is unknown. A recovery finds the work without this message.
             Claimed::Missing if !claim.sealed && self.seal.can_verify() => {
                 Err(NoWork::Refused(format!("it has no valid seal, and its payload {name} does not exist")))
             }
@@ -129,8 +127,8 @@ impl MessageReader {
         match admission {
             Admission::Open(work) => {
                 self.meter.admitted.add(1);
-                // From now on the work is handled like any other: if the message is rewritten, it becomes an
-                // envelope, which has fields for the counters of receipts.
+                // From now on, the work is handled like any other. If the message is rewritten, it becomes an envelope, which
+                // has fields for the counters of receipts.
                 Ok(Envelope::of(vec![*work]))
             }
             Admission::Final => {
@@ -141,7 +139,7 @@ impl MessageReader {
         }
     }
 
-    /// Returns the answer, or `None` after the timeout.
+    /// Returns the result, or `None` after the timeout.
     async fn with_timeout<T>(&self, request: impl Future<Output = T> + Send) -> Option<T> {
         match select(request.boxed(), self.world.sleep(self.timeout)).await {
             Either::Left((answer, _)) => Some(answer),
@@ -154,7 +152,7 @@ impl MessageReader {
     }
 }
 
-/// Returns the work of sealed content, and an error for content without a valid seal.
+/// Returns the work of sealed content. Content without a valid seal is an error.
 fn require_seal(content: Content) -> Result<Envelope, NoWork> {
     match content {
         Content::Work(envelope) => Ok(envelope),

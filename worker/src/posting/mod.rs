@@ -1,4 +1,4 @@
-//! Posts the work of received messages, and deletes, releases or sets aside each message afterwards.
+//! Posts the work of received messages, and then deletes, releases or sets aside each message.
 
 pub mod direct_orders;
 pub mod disposition;

@@ -1,9 +1,9 @@
-//! The handler of accepted work: group → post → settle.
+//! The handler of accepted work: group, post, settle.
 //!
 //! 1. **Group** the work of all messages by account, each key once.
-//! 2. **Post** the accounts concurrently, while the leases on the messages are renewed.
-//! 3. **Settle** each message by the results of its items. A message is deleted last: a crash at any earlier point
-//!    causes redelivery, and the guards of the commit make a redelivery a no-op.
+//! 2. **Post** the accounts concurrently, while the leases of the messages are renewed.
+//! 3. **Settle** each message by the results of its items. A message is deleted last: a crash before that causes a redelivery,
+//!    which the guards of the commit turn into a no-op.
 
 use std::collections::BTreeMap;
 use std::future::ready;
@@ -46,16 +46,16 @@ use crate::posting::message_reader::MessageReader;
 use crate::posting::settle::Settlement;
 use crate::posting::traced::Processing;
 
-/// Accounts of one receive that are posted concurrently.
+/// Number of accounts of one receive that are posted concurrently.
 const ACCOUNTS_AT_ONCE: usize = 128;
 
-/// Longest time for reading a message, which is retried later.
+/// Maximum time for reading a message. After a timeout, the message is read again later.
 const READ_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The result for each piece of work.
+/// The result of each transaction.
 type PostResults = BTreeMap<TransactionKey, Result<(), PostFault>>;
 
-/// Messages that were received together, and the results of their work as far as it was posted.
+/// Messages that were received together, and the results of the work that was posted.
 #[derive(Debug)]
 pub struct Posted {
     deliveries: Vec<Delivery<Envelope>>,
@@ -82,12 +82,12 @@ pub struct PostingHandler {
 }
 
 impl PostingHandler {
-    /// Creates the handler of a bank. A received message is hidden for `visibility_timeout` at a time. Work that is
-    /// not posted within `dequeue_count_max` receipts is tried alone, and then becomes a dead letter.
+    /// Creates the handler of a bank. A received message is hidden for `visibility_timeout` at a time. Work that is not posted
+    /// within `dequeue_count_max` receipts is tried alone, and finally becomes a dead letter.
     pub fn new(bank: &Bank, meter: Arc<Meter>, config: &WorkerConfig) -> Self {
         let WorkerConfig { visibility_timeout, dequeue_count_max, ref legacy_partner, request_rate, .. } =
             *config;
-        // Leases are first renewed after half of their duration, and the other messages wait for the reads.
+        // Leases are first renewed after half of their duration, and a slow read delays the other messages.
         let timeout = visibility_timeout.checked_div(2).unwrap_or_default().min(READ_TIMEOUT);
         Self {
             claims: ClaimCheck::new(&bank.store, &bank.seal, Arc::clone(&bank.world)),
@@ -140,7 +140,7 @@ impl Handler for PostingHandler {
         let (unsealed, sealed): (Vec<_>, Vec<_>) =
             deliveries.into_iter().partition(|it| it.names().is_some());
         let mut results = batch.post_together(&sealed, &unsealed).await;
-        // Work with a valid seal does not wait for the rows of unsealed messages.
+        // Sealed work does not wait for the rows of unsealed messages.
         let looked_up = batch.look_up(unsealed, &sealed).await;
         results.append(&mut batch.post_together(&looked_up, &sealed).await);
         let deliveries = [sealed, looked_up].into_iter().flatten().collect::<Vec<_>>();
@@ -175,12 +175,12 @@ struct Batch<'a> {
     posting: &'a PostingHandler,
     name: &'a QueueName,
     settlement: Settlement<'a>,
-    /// When they were received, or received work was tried again.
+    /// Time at which the messages were received, or received work was tried again.
     received_at: Timestamp,
 }
 
 impl Batch<'_> {
-    /// Reads the rows of messages without a valid seal, and renews the leases on all messages meanwhile.
+    /// Reads the rows of messages without a valid seal, and renews the leases of all messages meanwhile.
     async fn look_up(
         &self,
         unsealed: Vec<Delivery<Envelope>>,
@@ -199,7 +199,7 @@ impl Batch<'_> {
         unsealed.into_iter().zip(found).map(|(delivery, found)| delivery.with(found)).collect()
     }
 
-    /// Returns the messages that are posted together, and those that were received too often.
+    /// Returns the messages to post together, and the messages that were received too often.
     fn split_by_treatment<'d>(
         &self,
         deliveries: &'d [Delivery<Envelope>],
@@ -207,8 +207,7 @@ impl Batch<'_> {
         deliveries.iter().partition(|delivery| self.treatment(delivery) == Treatment::Together)
     }
 
-    /// Posts the work of `deliveries` except messages that were received too often. Renews their leases and those on
-    /// `leased`.
+    /// Posts the work of `deliveries` without messages that were received too often. Renews their leases and those of `leased`.
     async fn post_together(
         &self,
         deliveries: &[Delivery<Envelope>],
@@ -222,14 +221,13 @@ impl Batch<'_> {
         self.post_leased(&together, &everything).await
     }
 
-    /// Settles posted messages, and posts those that were received too often. Returns false after a fault, to wait
-    /// before the next receive.
+    /// Settles posted messages, and posts those that were received too often. Returns false if the next receive should wait.
     async fn settle_all(&self, posted: &Posted) -> bool {
         let (together, repeated) = self.split_by_treatment(&posted.deliveries);
         let settlements: Vec<_> =
             together.iter().map(|delivery| self.settle(delivery, &posted.results, false)).collect();
         let mut healthy = join_all(settlements).await.into_iter().all(|healthy| healthy);
-        // One after the other: a message that kills the worker must not end the attempts of other messages.
+        // One at a time, so that a message that kills the worker does not interrupt attempts of other messages.
         for (index, delivery) in repeated.iter().enumerate() {
             let still_leased = repeated.get(index..).unwrap_or_default();
             healthy &= self.post_repeated(delivery, still_leased).await;
@@ -257,8 +255,8 @@ impl Batch<'_> {
         }
     }
 
-    /// Posts a message with a single item alone, unless too many processes ended when they did. Returns false after a
-    /// fault.
+    /// Posts a single item alone, unless too many processes have ended during earlier attempts. Returns false if the next
+    /// receive should wait because of a fault.
     async fn post_alone(
         &self,
         delivery: &Delivery<Envelope>,
@@ -299,7 +297,7 @@ impl Batch<'_> {
         Renewal { queue: &**queue, name: self.name, world: &**world, meter, visibility: *visibility_timeout }
     }
 
-    /// Posts the work of messages, while the leases on these and other messages are renewed.
+    /// Posts the work of messages while the leases of `leased` are renewed.
     async fn post_leased(
         &self,
         deliveries: &[&Delivery<Envelope>],
@@ -308,7 +306,7 @@ impl Batch<'_> {
         self.renewal().during(leased, self.post(deliveries)).await
     }
 
-    /// Posts the work of messages, each key once, the accounts concurrently.
+    /// Posts the work of messages: each key once, and the accounts concurrently.
     async fn post(&self, deliveries: &[&Delivery<Envelope>]) -> PostResults {
         let mut by_account: BTreeMap<AccountKey, BTreeMap<&TransactionKey, (usize, &Message, Work)>> =
             BTreeMap::new();
@@ -323,7 +321,7 @@ impl Batch<'_> {
         let mut pending = self.pending_replies(deliveries);
         let mut posts = Vec::with_capacity(by_account.len());
         for (account, work) in by_account {
-            // In the order of the messages.
+            // Keep the order of the messages.
             let mut work: Vec<(usize, &Message, Work)> = work.into_values().collect();
             work.sort_by_key(|(index, ..)| *index);
             let mut processing = Processing::new(&self.posting.tracer, self.name);
@@ -336,7 +334,7 @@ impl Batch<'_> {
             posts.push(async move {
                 let settled = self.post_account(account, work).await;
                 processing.end(&settled);
-                // Sent before the other accounts are posted, because a client waits for it.
+                // Sent before the other accounts are posted, because clients wait for the replies.
                 pending.into_iter().for_each(PendingReplies::send);
                 settled
             });
@@ -361,7 +359,6 @@ impl Batch<'_> {
         pending
     }
 
-    /// Posts the work of one account.
     async fn post_account(&self, account: AccountKey, work: Vec<Work>) -> Vec<Settled> {
         let origins: Vec<(TransactionKey, Origin)> =
             work.iter().map(|work| (work.submission.key.clone(), work.submission.origin.clone())).collect();
@@ -370,7 +367,7 @@ impl Batch<'_> {
         settled
     }
 
-    /// Settles one message. Returns false after a fault.
+    /// Settles one message. Returns false if the next receive should wait because of a fault.
     async fn settle(&self, delivery: &Delivery<Envelope>, results: &PostResults, alone: bool) -> bool {
         match &delivery.content {
             Err(no_work) => {
@@ -391,15 +388,15 @@ impl Batch<'_> {
         }
     }
 
-    /// Counts each piece of work once, even if several messages contain it.
+    /// Counts each transaction once, even if several messages contain it.
     fn count(&self, settled: &[Settled], origins: &[(TransactionKey, Origin)]) {
         self.posting.settling.meter.settled.add(settled.iter().filter(|(_, result)| result.is_ok()).count());
-        // Work that waits for the release of the gate met no fault.
+        // Waiting for the release of the gate is not a fault.
         let faults = settled.iter().filter_map(|(key, result)| Some((key, result.as_ref().err()?)));
         for (key, fault) in faults.filter(|(_, fault)| !matches!(fault, PostFault::GateHeld)) {
             let why = chain(fault);
             if let PostFault::Ledger(fault) = fault {
-                // The ledger is probed before the next receive: it may be an outage, or concern only this work.
+                // Probe the ledger before the next receive: the fault may be an outage, or concern this work only.
                 self.posting.ledger_unavailable.store(true, Ordering::Relaxed);
                 self.posting.settling.meter.ledger_faults.add(1);
                 if fault.is_transient() {

@@ -1,4 +1,4 @@
-//! Carries out the disposition of a message with work.
+//! Carries out the dispositions of messages with work.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,21 +25,20 @@ const SENDS_AT_ONCE: usize = 16;
 pub struct Settlement<'a> {
     /// Settles messages of any kind.
     pub settler: Settler<'a>,
-    /// Read before an item becomes a dead letter, because it may already be final.
+    /// Read before an item becomes a dead letter, because the item may already be final.
     pub ledger: &'a Arc<dyn Ledger>,
-    /// Removes payloads.
+    /// Removes the payloads of settled messages.
     pub claims: &'a ClaimCheck,
     /// Seals rewritten messages.
     pub seal: &'a Seal,
 }
 
 impl Settlement<'_> {
-    /// Carries out a disposition. Returns false after a fault.
+    /// Carries out a disposition. Returns false if the next receive should wait because of a fault.
     pub async fn apply(&self, delivery: &Delivery<Envelope>, disposition: Disposition) -> bool {
         match disposition {
             Disposition::Delete => {
-                // Before the message: after a crash in between, the marker of the payload proves that its work is
-                // settled.
+                // Payload first: if the process dies in between, the payload's marker proves that its work is settled.
                 self.remove_payload(delivery).await;
                 self.settler.delete(delivery).await
             }
@@ -66,7 +65,7 @@ impl Settlement<'_> {
         }
     }
 
-    /// Settles a message that contains no work to post now. Returns false after a fault.
+    /// Settles a message without work that can be posted now. Returns false if the next receive should wait because of a fault.
     pub async fn settle_without_work(&self, delivery: &Delivery<Envelope>, no_work: &NoWork) -> bool {
         match no_work {
             NoWork::Unreadable(unreadable @ Unreadable::Newer(_)) => {
@@ -102,8 +101,8 @@ impl Settlement<'_> {
                 true
             }
             NoWork::LedgerUnavailable(_) | NoWork::Unsealed(_) => {
-                // Such a body has no field for a counter, and needs none: the number of receipts never makes such a
-                // message a dead letter, only its content does.
+                // Such a body has no field for a counter, and needs none: only its content, and never the number of receipts,
+                // makes such a message a dead letter.
                 self.wait_for_store(delivery, &delivery.message.body, no_work).await;
                 false
             }
@@ -121,12 +120,12 @@ impl Settlement<'_> {
         self.settler.hide(delivery, body, self.retry_delay(delivery)).await;
     }
 
-    /// Writes a message to the dead letters, and then deletes it. Returns false after a fault.
+    /// Writes a message to the dead letters and then deletes it. Returns false after a fault.
     async fn set_aside(&self, delivery: &Delivery<Envelope>, reason: &str) -> bool {
         let body = match (&delivery.content, Body::decode(&delivery.message.body, self.seal)) {
             (Ok(_), Ok(Body::Content(Content::Work(_)))) | (Err(_), _) => delivery.message.body.clone(),
-            // A payload is swept at some time, and an unsealed message, such as an order of a direct producer, does
-            // not prove that its work was accepted. Therefore the dead letter contains the work itself.
+            // The dead letter must contain the work itself, because a payload is swept at some time. An unsealed message, such
+            // as an order of a direct producer, does not prove that its work was accepted.
             (Ok(envelope), _) => envelope.unclaimed().encode(self.seal),
         };
         let keys: Vec<_> = delivery.items().iter().map(|work| work.submission.key.clone()).collect();
@@ -153,13 +152,12 @@ impl Settlement<'_> {
         if !self.settler.write_letter(delivery, letter).await {
             return false;
         }
-        // All of its content is stored elsewhere now, and the sweep would never remove an unreadable payload.
+        // All of the content is now stored elsewhere, and the sweep would never remove an unreadable payload.
         self.remove_payload(delivery).await;
         self.settler.delete(delivery).await
     }
 
-    /// Handles a single item that was received too often. It becomes a dead letter only after its row was read and is
-    /// not final.
+    /// Handles an item that was received too often. It becomes a dead letter unless its row is final or temporarily unavailable.
     async fn set_item_aside(&self, delivery: &Delivery<Envelope>, item: &Work, reason: &str) -> bool {
         match self.ledger.transaction(&item.submission.key).await {
             Ok(Some(stored)) if stored.outcome.is_some() => self.settler.delete(delivery).await,
@@ -169,13 +167,13 @@ impl Settlement<'_> {
                 self.retry_later(delivery, (vec![item.clone()], true), delay).await;
                 self.settler.failed("to read a transaction", &fault)
             }
-            // An unreadable row needs an operator as well.
+            // An unreadable row also requires an operator.
             Err(fault) => self.set_aside(delivery, &format!("{reason}; {}", chain(&fault))).await,
         }
     }
 
-    /// Releases a message until later, with only the unfinished work in it. With `forgive`, the receipt is recorded
-    /// as forgiven, because of a transient fault or a held gate.
+    /// Releases a message until later, with only its unfinished work. With `forgive`, the receipt is recorded as forgiven,
+    /// because of a transient fault or a held gate.
     async fn retry_later(
         &self,
         delivery: &Delivery<Envelope>,
@@ -195,14 +193,14 @@ impl Settlement<'_> {
         MESSAGE.delay(delivery.message.dequeue_count, &*self.settler.parts.world)
     }
 
-    /// Removes the payload of a message, if it has one. If that fails, the sweep removes it later.
+    /// Removes the payload of a message, if any. If that fails, the sweep removes it later.
     async fn remove_payload(&self, delivery: &Delivery<Envelope>) {
         let name = match &delivery.content {
             Ok(envelope) => envelope.payload.clone(),
             Err(_) => envelope::claimed(&delivery.message.body).map(|claim| claim.name),
         };
         let Some(name) = name else { return };
-        // Without the lease, the worker that has the message removes the payload.
+        // Without a lease, the worker that has the message removes the payload.
         if delivery.lease().is_none() {
             return;
         }
@@ -216,7 +214,7 @@ impl Settlement<'_> {
         let envelope = Envelope { forgiven: 0, attempts: Attempts::NONE, ..envelope.unclaimed() };
         let single = |item: &Work| Envelope { items: vec![item.clone()], ..envelope.clone() };
         let envelopes: Vec<Envelope> = rest.iter().map(single).collect();
-        // Concurrently: the many items of a payload must be sent before the lease expires.
+        // Concurrently, because the many items of a payload must be sent before the lease expires.
         futures::stream::iter(envelopes)
             .map(Ok)
             .try_for_each_concurrent(SENDS_AT_ONCE, async |envelope: Envelope| self.send(&envelope).await)

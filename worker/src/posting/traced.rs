@@ -1,4 +1,4 @@
-//! Spans of the work in received messages, by the semantic conventions of OpenTelemetry for messaging.
+//! Spans for the work in received messages, following the OpenTelemetry semantic conventions for messaging.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use postonce_shared::posting::queued::Settled;
 use postonce_shared::posting::traced::error_of;
 use postonce_shared::tracer::{Operation, Tracer};
 
-/// The recorded work of one account, in progress.
+/// The spans of the work of one account.
 pub struct Processing<'a> {
     tracer: &'a Tracer,
     queue: &'a QueueName,
@@ -19,12 +19,12 @@ pub struct Processing<'a> {
 }
 
 impl<'a> Processing<'a> {
-    /// Begins to process messages of a queue.
+    /// Creates the spans for messages of a queue.
     pub const fn new(tracer: &'a Tracer, queue: &'a QueueName) -> Self {
         Self { tracer, queue, recorded: Vec::new() }
     }
 
-    /// Begins the work of a message. What is done for it is recorded below its span.
+    /// Starts the span of one transaction. Further operations for it are recorded as its children.
     pub fn begin(&mut self, message: &Message, work: &mut Work) {
         let name = format_args!("process {}", self.queue);
         let Some(mut operation) = self.tracer.enter(name, SpanKind::Consumer, &mut work.submission.origin)
@@ -39,7 +39,6 @@ impl<'a> Processing<'a> {
         self.recorded.push((work.submission.key.clone(), operation));
     }
 
-    /// Ends the work.
     pub fn end(self, settled: &[Settled]) {
         for (key, operation) in self.recorded {
             let result = settled.iter().find(|(of, _)| *of == key).map(|(_, result)| result);

@@ -1,9 +1,9 @@
-//! A worker process, from the side of its supervisor.
+//! The supervisor's side of a worker process.
 //!
-//! A socket connects the two; it is the standard input of the worker. Through it the worker reports how many messages
-//! it received, and whatever the supervisor writes makes it read its files with secrets again. It drains when the socket is closed. The operating system also closes it when the supervisor
-//! dies for any reason, so a worker never outlives its supervisor. This works on every Unix, and needs no signal to a
-//! process id that may have been reused.
+//! The two are connected by a socket, which is the standard input of the worker. The worker reports through it how many
+//! messages it received. Any byte from the supervisor makes the worker read its files with secrets again. The worker drains
+//! when the socket is closed. The operating system also closes it when the supervisor dies, so a worker never outlives its
+//! supervisor. This works on every Unix, and needs no signal to a process id that may have been reused.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -23,37 +23,34 @@ use tokio::sync::{mpsc, oneshot};
 use super::Program;
 use crate::supervisor::supervised::SUPERVISED;
 
-/// What the supervisor writes to make a worker read its files with secrets again. The worker does not look at the content.
+/// Sent to make a worker read its files with secrets again. The worker ignores the content.
 const RELOAD: &[u8] = b"\n";
 
-/// An event of a worker process.
 #[derive(Debug)]
 pub enum Event {
-    /// A worker received this number of messages.
+    /// A worker received this many messages.
     Received(u64),
-    /// A process ended.
     Ended {
-        /// Number of the process.
         number: u32,
-        /// Exit status as text.
+        /// The exit status as text.
         status: String,
     },
 }
 
-/// A worker process that was started, and whose end was not processed yet.
+/// A started worker process whose end was not handled yet.
 #[derive(Debug)]
 pub struct Child {
     number: u32,
     pid: u32,
     started_at: Duration,
-    /// Dropped to start the drain of the process.
+    /// Dropping it starts the drain of the process.
     socket: Option<OwnedWriteHalf>,
     draining_since: Option<Duration>,
     kill: Option<oneshot::Sender<()>>,
 }
 
 impl Child {
-    /// Starts a process. Its events are sent to `events`; it writes its log to the output of the supervisor.
+    /// Starts a process. Its events are sent to `events`, and its log goes to the output of the supervisor.
     ///
     /// # Errors
     /// Fails if the system cannot start the process.
@@ -69,10 +66,10 @@ impl Child {
         let mut command = Command::new(&program.executable);
         command.args(&program.arguments).arg(format!("--{SUPERVISED}"));
         command.stdin(Stdio::from(OwnedFd::from(theirs)));
-        // Ctrl-C in the terminal must only reach the supervisor, which then drains the workers.
+        // Ctrl-C in the terminal must reach only the supervisor, which then drains the workers.
         command.process_group(0);
         let mut process = command.spawn()?;
-        // Drops the supervisor's copy of the worker's end: the socket must be closed when the worker ends.
+        // Drop the supervisor's copy of the worker's end, so that the socket closes when the worker ends.
         drop(command);
         let pid = process.id().unwrap_or_default();
         let (kill, killed) = oneshot::channel();
@@ -81,7 +78,7 @@ impl Child {
         let watch = async move {
             let ended = until_ended(&mut process, killed).await;
             let status = ended.map_or_else(|error| error.to_string(), |status| status.to_string());
-            // The send fails only when the supervisor has ended.
+            // Fails only if the supervisor has ended.
             drop(events.send(Event::Ended { number, status }).await);
         };
         world.spawn(watch.boxed());
@@ -89,24 +86,22 @@ impl Child {
         Ok(Self { number, pid, started_at, socket: Some(socket), draining_since: None, kill: Some(kill) })
     }
 
-    /// Returns the process id.
     pub const fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// Returns the name of the process in the log.
+    /// Returns the name of the process for the log.
     pub fn name(&self) -> String {
         format!("{} (pid {})", self.number, self.pid)
     }
 
-    /// Returns the time since the start.
     pub const fn age(&self, now: Duration) -> Duration {
         now.saturating_sub(self.started_at)
     }
 
     /// Makes the process read its files with secrets again.
     pub fn reload(&self) {
-        // It does so soon by itself, if the socket takes nothing now.
+        // If the socket is full, the process reads them soon anyway.
         drop(self.socket.as_ref().map(|socket| socket.try_write(RELOAD)));
     }
 
@@ -116,27 +111,25 @@ impl Child {
         self.socket = None;
     }
 
-    /// Returns whether the drain was started.
     pub const fn is_draining(&self) -> bool {
         self.draining_since.is_some()
     }
 
-    /// Returns the time since the start of the drain.
     pub fn draining_for(&self, now: Duration) -> Option<Duration> {
         self.draining_since.map(|since| now.saturating_sub(since))
     }
 
-    /// Kills the process. Returns false if that was done before.
+    /// Kills the process. Returns false if it was killed before.
     pub fn kill(&mut self) -> bool {
         self.kill.take().is_some_and(|kill| kill.send(()).is_ok())
     }
 }
 
-/// Forwards the counts that the worker reports, until the worker ends.
+/// Forwards the counts that the worker reports until the worker ends.
 async fn forward_counts(reader: OwnedReadHalf, events: mpsc::Sender<Event>) {
     let mut lines = BufReader::new(reader).lines();
     while let Ok(Some(line)) = lines.next_line().await {
-        // Ignores lines that a newer worker may write.
+        // Ignore lines that a newer worker may write.
         let Ok(messages) = line.parse() else { continue };
         if events.send(Event::Received(messages)).await.is_err() {
             return;

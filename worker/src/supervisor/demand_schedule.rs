@@ -1,41 +1,38 @@
-//! Decides when the supervisor reads the demand: waiting messages, and items of batches. Pure.
+//! Decides when the supervisor reads the demand: waiting messages and items of batches. A pure data structure.
 //!
-//! Each read costs operations of the store, so an idle supervisor reads rarely. That is enough: its workers are woken
-//! by the doorbell, and report through their sockets how many messages they receive, which costs no operation.
+//! Each read costs store operations, so an idle supervisor reads rarely. That is enough, because its workers are woken by the
+//! doorbell. They report the number of received messages through their sockets, which costs no operation.
 
 use std::time::Duration;
 
 use postonce_shared::oversight::scaling::READING_AGE_MAX;
 use postonce_shared::ports::queue::RECEIVE_MAX;
 
-/// Time between two reads while there is work. A more frequent read would return a cached value.
+/// Interval between reads while there is work. More frequent reads would return a cached value.
 const BUSY_INTERVAL: Duration = READING_AGE_MAX;
-/// Shortest time between two reads while there is no work.
+/// Minimum interval between reads while there is no work.
 const IDLE_INTERVAL_MIN: Duration = Duration::from_secs(600);
-/// The same for each operation of a read: one for each queue, and one for the list of open batches. So all reads
-/// together are at most 576 operations a day.
+/// The same per operation of a read, one for each queue and one for the list of open batches: at most 576 operations a day.
 const IDLE_INTERVAL_OF_OPERATION: Duration = Duration::from_secs(150);
 
-/// The time of the next read.
 #[derive(Debug)]
 pub struct DemandSchedule {
     queue_count: u16,
     read_at: Option<Duration>,
     interval: Duration,
     waiting: u64,
-    /// Messages that the workers received since the last read.
+    /// Messages received by the workers since the last read.
     received: u64,
 }
 
 impl DemandSchedule {
-    /// Creates a schedule without a read; the first one is due at once.
+    /// Creates a schedule whose first read is due immediately.
     pub const fn new(queue_count: u16) -> Self {
         Self { queue_count, read_at: None, interval: BUSY_INTERVAL, waiting: 0, received: 0 }
     }
 
-    /// Returns whether a read is due. Reads are frequent while they find work, and when the workers received at least
-    /// one full batch from each queue since the last read. With fewer messages the workers need no help, and reads
-    /// are rare.
+    /// Returns whether a read is due. Reads are frequent while they find work, and when the workers have received at least one
+    /// full batch per queue since the last read. With fewer messages, the workers need no help, and reads are rare.
     pub fn is_due(&self, now: Duration) -> bool {
         let Some(read_at) = self.read_at else { return true };
         let passed = now.saturating_sub(read_at);
@@ -43,13 +40,11 @@ impl DemandSchedule {
         passed >= self.interval || (passed >= BUSY_INTERVAL && self.received >= full)
     }
 
-    /// Records that the workers received messages.
     pub const fn received(&mut self, messages: u64) {
         self.received = self.received.saturating_add(messages);
     }
 
-    /// Records a read and its result. If waiting messages do not move, because they are held back or fail, each read
-    /// doubles the time to the next one.
+    /// Records a read and its result. If waiting messages are held back or fail, each read doubles the interval.
     pub fn read(&mut self, now: Duration, waiting: u64) {
         let is_moving = self.received > 0 || waiting != self.waiting;
         self.interval = match waiting {
@@ -104,7 +99,7 @@ mod tests {
     #[test]
     fn an_idle_day_costs_few_reads_for_any_number_of_queues() {
         for queues in [1, 4, 16, 64] {
-            // Without the first one, at the start.
+            // Without the first read at the start.
             let reads = reads(&mut DemandSchedule::new(queues), 86_400, |_| 0).len() - 1;
             assert!(reads * (usize::from(queues) + 1) <= 576, "{queues} queues, {reads} reads");
         }

@@ -1,9 +1,8 @@
 //! `postonce-worker --scale 1..8`: runs as many worker processes on one machine as the work needs.
 //!
-//! The supervisor reads the demand at the times of [`demand_schedule`], computes the number of workers by the same
-//! pure function as `/v1/admin/scale`, and starts and drains worker processes of its own executable ([`child`]). It
-//! scales up immediately, and scales down after a delay ([`StabilizationWindow`]). It replaces a process that ends
-//! unexpectedly, with back-off.
+//! The supervisor reads the demand at the times of [`demand_schedule`]. It computes the number of workers by the same pure
+//! function as `/v1/admin/scale`, and starts and drains worker processes of its own executable ([`child`]). It scales up
+//! immediately and down after a delay ([`StabilizationWindow`]), and replaces processes that end unexpectedly, with back-off.
 //!
 //! The supervisor posts nothing itself, and no work depends on it: if it dies, its workers drain and end.
 
@@ -34,19 +33,19 @@ use self::child::{Child, Event};
 use self::demand_schedule::DemandSchedule;
 pub use self::range::{InvalidRange, SCALE_MAX, ScaleRange};
 
-/// Interval at which the number of processes is compared with the target. Makes no requests to the store by itself.
+/// Interval at which the number of processes is compared with the target. Makes no store requests by itself.
 const TICK: Duration = Duration::from_secs(1);
-/// A process that ran for this long started successfully, so the back-off starts again.
+/// Running time after which a start counts as successful, and the back-off is reset.
 const STABLE_AFTER: Duration = Duration::from_secs(60);
-/// Time after which a draining process is killed. Longer than the limit of the worker itself.
+/// Time after which a draining process is killed. It is longer than the drain limit of the worker.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(15);
-/// Capacity of the channel of events. Senders wait when it is full.
+/// Capacity of the event channel. Senders wait while it is full.
 const EVENTS_MAX: usize = 1024;
 
 /// The program that worker processes run.
 #[derive(Debug, Clone)]
 pub struct Program {
-    /// The executable.
+    /// Path of the executable.
     pub executable: PathBuf,
     /// Its arguments. Environment variables are inherited.
     pub arguments: Vec<OsString>,
@@ -61,11 +60,10 @@ pub struct Supervisor {
     schedule: DemandSchedule,
     demand: Demand,
     stabilization: StabilizationWindow,
-    /// Target number of processes.
     target: u32,
     children: BTreeMap<u32, Child>,
     started: u32,
-    /// No process is started before this time.
+    /// Time before which no process is started.
     restart_at: Duration,
     restart_backoff: Backoff,
     event_sender: mpsc::Sender<Event>,
@@ -74,8 +72,7 @@ pub struct Supervisor {
 }
 
 impl Supervisor {
-    /// Creates a supervisor without processes, for the queues of a store. The range replaces the smallest and
-    /// largest number of workers of the policy.
+    /// Creates a supervisor without processes for the queues of a store. `range` replaces the number of workers in the policy.
     pub fn new(
         program: Program,
         range: ScaleRange,
@@ -105,7 +102,7 @@ impl Supervisor {
         }
     }
 
-    /// Supervises until `stop` returns, then drains all processes and returns when they have ended.
+    /// Supervises processes until `stop` returns, then drains them and returns when all have ended.
     pub async fn run(mut self, stop: impl Future<Output = ()>) {
         let mut stop = std::pin::pin!(stop);
         loop {
@@ -124,7 +121,7 @@ impl Supervisor {
         self.drain_all().await;
     }
 
-    /// Reads the demand if that is due.
+    /// Reads the demand if a read is due.
     async fn read_demand(&mut self) {
         let now = self.world.uptime();
         if !self.schedule.is_due(now) {
@@ -145,7 +142,7 @@ impl Supervisor {
         }
     }
 
-    /// Starts, drains and kills processes until their number is the target. Passes on requests to read files again.
+    /// Starts, drains and kills processes until their number matches the target. Forwards requests to read files again.
     fn adjust(&mut self) {
         let now = self.world.uptime();
         let wanted = workers_wanted(&self.demand, &self.policy, self.world.now());
@@ -167,7 +164,7 @@ impl Supervisor {
         while self.running().count() < target && now >= self.restart_at {
             self.start(now);
         }
-        // The youngest is drained first: the others have more rows in their caches.
+        // Drain the youngest first, because the others have more rows in their caches.
         let too_many: Vec<u32> = self.running().skip(target).collect();
         for youngest in too_many {
             if let Some(child) = self.children.get_mut(&youngest) {
@@ -177,7 +174,7 @@ impl Supervisor {
         self.kill_overdue(now);
     }
 
-    /// Returns the numbers of the processes that do not drain, oldest first.
+    /// Returns the numbers of the processes that are not draining, the oldest first.
     fn running(&self) -> impl Iterator<Item = u32> {
         self.children.iter().filter(|(_, child)| !child.is_draining()).map(|(number, _)| *number)
     }
@@ -228,7 +225,7 @@ impl Supervisor {
         }
     }
 
-    /// Returns the next event; `None` if there is none within [`TICK`].
+    /// Returns the next event, or `None` after [`TICK`].
     async fn next_event(&mut self) -> Option<Event> {
         match select(std::pin::pin!(self.events.recv()), self.world.sleep(TICK)).await {
             Either::Left((event, _)) => event,

@@ -1,20 +1,20 @@
-//! The range of the number of worker processes of a supervisor.
+//! The range of the number of worker processes under a supervisor.
 
 use std::str::FromStr;
 
-/// Largest number of worker processes of one supervisor.
+/// Maximum number of worker processes under one supervisor.
 pub const SCALE_MAX: u32 = 64;
 
-/// Smallest and largest number of workers.
+/// Minimum and maximum number of workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ScaleRange {
-    /// Smallest number, at least 1: without a worker no process would be woken by new work.
+    /// Minimum, at least 1: without a worker, no process would be woken by new work.
     pub min: u32,
-    /// Largest number, not below `min` and at most [`SCALE_MAX`].
+    /// Maximum, at least `min` and at most [`SCALE_MAX`].
     pub max: u32,
 }
 
-/// Error: the text is not a valid range.
+/// The text is not a valid range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidRange {
     /// The text is neither a number nor a range.

@@ -1,4 +1,4 @@
-//! A worker process under a supervisor: reports how many messages it receives, and drains when the socket is closed.
+//! A worker process under a supervisor: reports how many messages it received, and drains when the socket is closed.
 //!
 //! The supervisor passes the socket as standard input (see `supervisor::child`).
 
@@ -15,10 +15,10 @@ use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tracing::info;
 
-/// Flag that marks a worker process of a supervisor.
+/// Command line flag that marks a worker process of a supervisor.
 pub const SUPERVISED: &str = "supervised";
 
-/// Interval at which the number of received messages is reported, if it changed.
+/// Interval at which the number of received messages is reported, if it has changed.
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The socket to the supervisor.
@@ -29,20 +29,21 @@ pub struct SupervisorSocket {
 }
 
 impl SupervisorSocket {
-    /// Opens the socket that is standard input.
+    /// Opens standard input as the socket.
     ///
     /// # Errors
     /// Fails if standard input is not a socket.
     pub fn from_stdin() -> io::Result<Self> {
         let socket = std::os::unix::net::UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
-        // Fails for anything that is not a socket.
+        // Fails if standard input is not a socket.
         socket.local_addr()?;
         socket.set_nonblocking(true)?;
         let (reader, writer) = UnixStream::from_std(socket)?.into_split();
         Ok(Self { reader, writer })
     }
 
-    /// Reports the received messages, and reads files with secrets again when the supervisor demands it, until the socket is closed: the supervisor drains this worker, or has died.
+    /// Reports the received messages, and reads files with secrets again when the supervisor requests it. Returns when the
+    /// socket is closed, because the supervisor drains this worker or has died.
     pub async fn until_closed(self, meter: Arc<Meter>, world: Arc<dyn World>) {
         let Self { mut reader, writer } = self;
         let closed = async {

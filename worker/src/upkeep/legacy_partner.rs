@@ -1,4 +1,4 @@
-//! The check that the partner of direct producers exists: without it, each of their orders becomes a dead letter.
+//! Checks that the partner of direct producers exists. Without it, each of their orders becomes a dead letter.
 
 use postonce_shared::access::partner_records::PartnerRecords;
 use postonce_shared::backoff::STORE_NEEDED;
@@ -16,7 +16,7 @@ use postonce_shared::ports::world::World;
 )]
 pub struct LegacyPartnerUnknown(PartnerId);
 
-/// Looks the partner up in the store.
+/// Searches the store for the partner.
 ///
 /// # Errors
 /// [`StoreFault`] when the store cannot be read.
@@ -28,8 +28,7 @@ pub async fn find(
     Ok(found.map(drop).ok_or_else(|| LegacyPartnerUnknown(partner.clone())))
 }
 
-/// Logs an error if the partner does not exist, as soon as the store can be read. The process works without it, and the
-/// partner may be created later.
+/// Logs an error if the partner does not exist, once the store can be read. The partner may still be created later.
 pub async fn report(partner: PartnerId, store: Store, world: &dyn World) {
     let mut backoff = STORE_NEEDED.start();
     loop {

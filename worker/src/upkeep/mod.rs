@@ -1,4 +1,4 @@
-//! Periodic work of a worker beside posting, and its checks at the start.
+//! Periodic tasks of a worker besides posting, and its checks at the start.
 
 pub mod legacy_partner;
 pub mod payload_sweep;

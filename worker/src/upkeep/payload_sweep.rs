@@ -15,19 +15,19 @@ use postonce_shared::ports::fault::chain;
 use postonce_shared::ports::world::{World, WorldExt as _};
 use tracing::{info, warn};
 
-/// Time between two sweeps of a process.
+/// Interval between the sweeps of a process.
 const INTERVAL: Duration = Duration::from_secs(24 * 3600);
-/// The first sweep runs at a random time within this period, so that processes that start together do not sweep
-/// together, and processes that run for less than a day sweep as well.
+/// The first sweep runs at a random time within this period. So processes that start together do not sweep together, and
+/// processes that run for less than a day sweep as well.
 const FIRST_WITHIN: Duration = Duration::from_secs(3600);
 
-/// Sweeps once a day.
+/// Background task that sweeps once a day.
 pub struct PayloadSweep {
     sweep: Sweep,
     batches: Batches,
     signatures: UsedSignatures,
     world: Arc<dyn World>,
-    /// On the clock of the uptime.
+    /// Uptime of the next sweep.
     due_at: Mutex<Duration>,
 }
 
@@ -58,7 +58,7 @@ fn report(kind: &str, swept: Result<Swept, impl Error + 'static>) {
                 "Swept {removed} payloads {kind}; kept {open} that are needed and {unreadable} unreadable ones"
             );
         }
-        // The sweep of the next day is early enough.
+        // Retrying on the next day is early enough.
         Err(fault) => warn!("Could not sweep payloads {kind}: {}", chain(&fault)),
     }
 }

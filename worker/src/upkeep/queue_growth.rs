@@ -1,4 +1,4 @@
-//! Listens to further queues when a process was started with more queues than this one, even if its rings are lost.
+//! Listens to additional queues after another process was started with more queues, even if the rings were lost.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -13,7 +13,7 @@ use postonce_shared::ports::doorbell::Doorbell;
 use postonce_shared::ports::fault::chain;
 use tracing::{info, warn};
 
-/// Reads the largest number of queues, and rings the new ones: a listener adds a queue when it is rung.
+/// Reads the largest number of queues, and rings new ones, because a listener adds a queue when it is rung.
 pub struct QueueGrowth {
     count: QueueCount,
     doorbell: Arc<dyn Doorbell>,

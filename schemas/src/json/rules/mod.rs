@@ -1,8 +1,7 @@
-//! Limits and functions that the attributes of `validator` in requests name. Each rule of a member of a request is here or in its
-//! attribute, and nowhere else. The schemas repeat the numbers, because the attributes of `utoipa` take literals only; a test
-//! compares them at every bound.
+//! Limits and functions that the `validator` attributes of requests refer to. Each rule of a request member is either here or
+//! in its attribute. The schemas repeat the numbers, because `utoipa` attributes accept literals only; a test compares them.
 //!
-//! What depends on the currency, the time or the configuration is not here: the domain has those rules.
+//! Rules that depend on the currency, the time or the configuration are in the domain.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -10,40 +9,40 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use validator::{Validate, ValidateNonControlCharacter as _, ValidationError, ValidationErrors};
 
-/// Longest line of text, such as a reference or a name, in characters. ISO 20022 `Max140Text`.
+/// Maximum length of a line of text, such as a reference or a name, in characters (ISO 20022 `Max140Text`).
 pub const LINE_CHARS_MAX: u64 = 140;
-/// Longest reason for a change of the gate, in characters.
+/// Maximum length of the reason for a change of the gate, in characters.
 pub const GATE_REASON_CHARS_MAX: u16 = 200;
-/// Largest number of members of `metadata`.
+/// Maximum number of members of `metadata`.
 pub const METADATA_MEMBERS_MAX: usize = 20;
-/// Longest name of a member of `metadata`, in characters.
+/// Maximum length of a member name of `metadata`, in characters.
 pub const METADATA_NAME_CHARS_MAX: usize = 40;
-/// Largest size of `metadata` in bytes, names and values together.
+/// Maximum size of `metadata` in bytes, names and values together.
 pub const METADATA_BYTES_MAX: usize = 2048;
-/// Largest size in bytes of the members of a request that its struct does not list, in the form in which they are stored.
+/// Maximum size in bytes of the members of a request that its struct does not list, in their stored form.
 pub const UNKNOWN_MEMBERS_BYTES_MAX: usize = 2048;
-/// Largest rate of requests per second, and largest burst.
+/// Maximum number of requests per second, and maximum burst.
 pub const RATE_MAX: u32 = 1_000_000;
-/// Largest number of scopes in a request for a key.
+/// Maximum number of scopes in a request for a key.
 pub const SCOPES_MAX: usize = 20;
-/// Parts of a value that are checked one by one, such as items of a list: as many as an answer may name. A value with more is refused
-/// as a whole.
+/// Maximum number of parts of a value that are checked individually, such as items of a list. A response may name that many; a
+/// value with more parts is refused as a whole.
 pub const PARTS_CHECKED_MAX: usize = 100;
-/// Longest id of a signature key, in characters.
+/// Maximum length of the id of a signature key, in characters.
 pub const SIGNATURE_KEY_ID_CHARS_MAX: usize = 64;
 
-/// Name under which `validator` keeps the errors of a value as a whole.
+/// Name under which `validator` stores the errors of a value as a whole.
 pub const WHOLE: &str = "__all__";
-/// Parameter of an error of a value as a whole: the part of the value that it is about, as the end of a field name, such as
-/// `.shop` or `[3]`. Without it the error is about the value.
+/// Parameter of an error of a value as a whole: the affected part of the value, as the end of a field name, such as `.shop` or
+/// `[3]`. Without it, the error concerns the whole value.
 pub const PART: &str = "part";
 
-/// Returns an error with a code for programs and a message: the end of a sentence about the value.
+/// Returns an error with a code for programs and a message, which continues a sentence about the value.
 pub(super) fn broken(code: &'static str, message: impl Into<Cow<'static, str>>) -> ValidationError {
     ValidationError::new(code).with_message(message.into())
 }
 
-/// Names the part of the value that an error is about.
+/// Sets the part of the value that an error concerns.
 pub(super) fn of_part(mut error: ValidationError, part: &str) -> ValidationError {
     error.add_param(PART.into(), &part);
     error
@@ -52,7 +51,7 @@ pub(super) fn of_part(mut error: ValidationError, part: &str) -> ValidationError
 /// Checks the reason for a change of the gate.
 ///
 /// # Errors
-/// With the allowed form in the message.
+/// Fails with the allowed form in the message.
 pub fn gate_reason(text: &str) -> Result<(), ValidationError> {
     let fits = (1..=usize::from(GATE_REASON_CHARS_MAX)).contains(&text.chars().count());
     if fits && text.validate_non_control_character() {
@@ -66,7 +65,7 @@ pub fn gate_reason(text: &str) -> Result<(), ValidationError> {
 /// Checks the id of a signature key.
 ///
 /// # Errors
-/// With the allowed characters and the length in the message.
+/// Fails with the allowed characters and length in the message.
 pub fn signature_key_id(text: &str) -> Result<(), ValidationError> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     if (1..=SIGNATURE_KEY_ID_CHARS_MAX).contains(&text.len()) && text.bytes().all(is_plain) {
@@ -76,13 +75,14 @@ pub fn signature_key_id(text: &str) -> Result<(), ValidationError> {
     Err(broken("signature_key_id", message))
 }
 
-/// A partner's own data: texts by name.
+/// A partner's own data: strings by name.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
 pub struct Metadata(pub BTreeMap<String, String>);
 
 impl Validate for Metadata {
-    /// All errors are in one list, in the order of the members: clients choose their names, also [`WHOLE`].
+    /// Returns all errors in one list, in the order of the members. They cannot be stored by name, because clients choose the
+    /// names, which may equal [`WHOLE`].
     fn validate(&self) -> Result<(), ValidationErrors> {
         let Self(members) = self;
         let mut errors = Vec::new();
@@ -108,11 +108,11 @@ impl Validate for Metadata {
     }
 }
 
-/// The members of a request that its struct does not list, in the form in which they are stored.
+/// The members of a request that its struct does not list, in their stored form.
 #[derive(Debug, Validate)]
 #[validate(schema(function = "unknown_members_fit"))]
 pub struct UnknownMembers<'a> {
-    /// The text that is stored.
+    /// The stored text.
     pub stored: &'a str,
 }
 
@@ -123,7 +123,7 @@ fn unknown_members_fit(members: &UnknownMembers<'_>) -> Result<(), ValidationErr
     Err(broken("bytes", format!("has unknown members of more than {UNKNOWN_MEMBERS_BYTES_MAX} bytes")))
 }
 
-/// Returns the result of a value whose errors have one list.
+/// Stores the errors of a value in one list. Returns `Ok` if there are none.
 pub(super) fn of_whole(errors: Vec<ValidationError>) -> Result<(), ValidationErrors> {
     let mut of_whole = ValidationErrors::new();
     errors.into_iter().for_each(|error| of_whole.add(WHOLE, error));

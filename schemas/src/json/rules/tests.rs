@@ -16,7 +16,7 @@ use crate::json::{
     PartnerReach, PartnerSignatureKeyRequest, PartnerTerms, TransactionRequest,
 };
 
-/// Members whose bounds depend on the currency, the algorithm or the supported formats: their rules are not those of structs.
+/// Members whose bounds depend on the currency, the algorithm or the supported formats. Their rules are not those of structs.
 const OTHERS: [&str; 8] = [
     "TransactionRequest/amount",
     "TransactionRequest/currency",
@@ -42,8 +42,7 @@ const BOUNDS: [&str; 10] = [
     "enum",
 ];
 
-/// A request: its name in the document, what the document and the rules of its struct say of a body, and a valid body with every
-/// member that has a rule.
+/// A request: its name in the document, its validator and rules, and a valid body with every member that has a rule.
 struct Request {
     name: &'static str,
     document: jsonschema::Validator,
@@ -62,14 +61,14 @@ impl Request {
         Self { name, document: jsonschema::validator_for(&schema).unwrap(), rules, body }
     }
 
-    /// Asserts that document and rules agree about a body; returns what they say.
+    /// Asserts that the document and the rules agree on a body. Returns whether the body is valid.
     fn check(&self, body: &Value) -> bool {
         let is_valid = self.document.is_valid(body);
         assert_eq!((self.rules)(body), is_valid, "{}: {body}", self.name);
         is_valid
     }
 
-    /// Asserts it for all bodies with one of the values of each member; `None` is an absent member.
+    /// Asserts it for all combinations of these values of the members; `None` is an absent member.
     fn check_all(&self, within: &str, members: &[(&str, &[Option<Value>])]) {
         let mut bodies = vec![self.body.clone()];
         for (name, values) in members {
@@ -90,7 +89,7 @@ impl Request {
     }
 }
 
-/// Only the reader of members distinguishes a rate that is null from an absent one, so the struct is made by hand here.
+/// Only the parser of members distinguishes a null rate from an absent one, so the struct is created by hand.
 fn are_valid_terms(body: &Value) -> bool {
     let status = body["status"].as_str().map(str::to_owned);
     let (format, credit_ceilings, signature_required) = (None, None, None);
@@ -127,7 +126,7 @@ fn requests() -> [Request; 8] {
     ]
 }
 
-/// Adds the paths of all members whose values the document bounds, and the numbers in these bounds.
+/// Adds the paths of all members whose values are bounded in the document, and the numbers of these bounds.
 fn bounds(
     definitions: &Map<String, Value>,
     (schema, path): (&Value, &str),
@@ -149,7 +148,7 @@ fn bounds(
     }
 }
 
-/// The paths of all members in a body, and of the members in these.
+/// Adds the paths of all members of a body, including nested ones.
 fn paths(value: &Value, path: &str, found: &mut Vec<String>) {
     for (name, member) in value.as_object().into_iter().flatten() {
         let path = format!("{path}/{name}");
@@ -158,7 +157,7 @@ fn paths(value: &Value, path: &str, found: &mut Vec<String>) {
     }
 }
 
-/// Values at every bound of the rules and of the document, and beside it.
+/// Returns values at, below and above every bound of the rules and of the document.
 fn values(numbers: &BTreeSet<u64>) -> Vec<Value> {
     let limits = [METADATA_MEMBERS_MAX, METADATA_NAME_CHARS_MAX, SCOPES_MAX, SIGNATURE_KEY_ID_CHARS_MAX];
     let limits = limits.into_iter().map(|limit| u64::try_from(limit).unwrap());
@@ -200,7 +199,7 @@ fn document_and_rules_accept_the_same_values_of_every_member() {
             if OTHERS.contains(&&*place) {
                 continue;
             }
-            // Other types are refused by the reader of members.
+            // Other types are refused by the parser of members.
             let kind = std::mem::discriminant(request.body.pointer(&member).unwrap());
             for value in values.iter().filter(|value| std::mem::discriminant(*value) == kind) {
                 let mut body = request.body.clone();

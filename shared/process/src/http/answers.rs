@@ -1,8 +1,9 @@
-//! Requests and answers of a connection: what is in progress, and what the client has not yet taken.
+//! Requests in progress on a connection, and parts of responses that the client has not yet taken.
 //!
-//! An answer is given to the connection in parts, and the next part when the connection has none of the one before. So the
-//! framework never holds more than a part of an answer, over HTTP/1.1, where it copies what it sends, and over HTTP/2, where it
-//! keeps what the client has no credit for. An answer whose last part is not taken is still in progress.
+//! A response is passed to the connection in parts; the next part follows when the connection holds no byte of the previous
+//! one. So the framework never holds more than one part of a response: neither over HTTP/1.1, where it copies what it sends,
+//! nor over HTTP/2, where it keeps bytes for which the client has granted no credit. A request is in progress until the last
+//! part of its response is taken.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -22,15 +23,15 @@ use pin_project_lite::pin_project;
 
 use super::connections::Connection;
 
-/// Idle time after an answer to a request with a chunked body: enough to read the answer.
+/// Idle time after the response to a request with a chunked body: long enough to read the response.
 const CHUNKED_IDLE_MAX: Duration = Duration::from_secs(2);
-/// Bytes that are given to the connection at once: over HTTP/1.1 the framework copies them, behind the head of the answer, to a
-/// buffer of 8 KiB, which would grow for more. An answer of that size is given as it is.
+/// Maximum number of bytes passed to the connection at once. Over HTTP/1.1, the framework copies them behind the response head
+/// into a buffer of 8 KiB, which a larger piece would enlarge. A response of at most this size is passed on unchanged.
 pub const PIECE_BYTES: usize = 7 * 1024;
-/// Bytes of a larger answer that the connection may have. It gets more when it has none of them.
+/// Maximum number of bytes of a larger response that the connection holds. It gets the next part when it holds none.
 const PART_BYTES: usize = 64 * 1024;
 
-/// A request in progress, until the client has taken the last part of its answer; it is dropped before when the client disconnects.
+/// Counts a request as in progress until the client has taken the last part of the response, or disconnects.
 struct RequestGuard(Arc<Connection>);
 
 impl RequestGuard {
@@ -58,7 +59,7 @@ impl Drop for RequestGuard {
     }
 }
 
-/// Marks an answer on the connection as unread, until it is dropped.
+/// Marks a response on the connection as unread until it is dropped.
 struct Unread {
     connection: Arc<Connection>,
     answer: u64,
@@ -74,7 +75,7 @@ impl Unread {
         Self { connection, answer }
     }
 
-    /// Marks whether the client has to take a part of the answer now.
+    /// Records whether the client has a part of the response to take.
     fn mark(&self, is_unread: bool) {
         let since = is_unread.then(|| self.connection.world.uptime());
         self.connection.update(|it| match since {
@@ -90,14 +91,14 @@ impl Drop for Unread {
     }
 }
 
-/// Whether the connection has a part of an answer, and who waits until it has not.
+/// Whether the connection holds a part of a response, and the task to wake when it no longer does.
 #[derive(Debug, Default)]
 struct Loan {
     is_open: AtomicBool,
     waiting: AtomicWaker,
 }
 
-/// A part of an answer, as long as the connection has any of its bytes.
+/// A part of a response that the connection holds. Dropping its last byte allows the next part.
 struct Lent {
     part: Bytes,
     loan: Arc<Loan>,
@@ -117,15 +118,15 @@ impl Drop for Lent {
 }
 
 pin_project! {
-    /// A body that is given in parts, and notes when the client has to take one. The request is in progress until it ends.
+    /// A body that is passed on in parts, and marks when the client has one to take. It keeps the request in progress.
     struct TrackedBody<B> {
         #[pin]
         body: B,
-        // Whether it may be larger than one piece.
+        // Whether the body may be larger than one piece.
         is_large: bool,
-        // What the connection gets next, of the part that it has.
+        // Remaining pieces of the part that was handed out.
         lent: Bytes,
-        // What is left of what the body produced.
+        // Bytes that the body produced and that were not yet handed out.
         rest: Bytes,
         loan: Arc<Loan>,
         unread: Option<Unread>,
@@ -160,13 +161,13 @@ impl<B: MessageBody> MessageBody for TrackedBody<B> {
         if this.lent.is_empty() && *this.is_large {
             this.loan.waiting.register(context.waker());
             if this.loan.is_open.load(Ordering::Acquire) {
-                // The client has to take it: the mark stays.
+                // The client has not taken the part: the response stays marked as unread.
                 return Poll::Pending;
             }
         }
         if this.lent.is_empty() && this.rest.is_empty() {
             let polled = this.body.poll_next(context);
-            // While the body has nothing to send, the client waits for it, and not the other way round.
+            // While the body produces nothing, the client waits for it, so the response is not unread.
             if let Some(unread) = this.unread {
                 unread.mark(matches!(polled, Poll::Ready(Some(Ok(_)))));
             }
@@ -186,10 +187,11 @@ impl<B: MessageBody> MessageBody for TrackedBody<B> {
     }
 }
 
-/// Middleware that marks the connection of each request as in use, and as unread while the client takes its answer.
+/// Middleware that counts each request as in progress on its connection, and marks the connection as unread while the client
+/// has a part of the response to take.
 ///
 /// # Errors
-/// Those of the wrapped service.
+/// Returns the errors of the wrapped service.
 pub async fn track_request<B: MessageBody>(
     mut request: ServiceRequest,
     next: Next<B>,
@@ -202,8 +204,8 @@ pub async fn track_request<B: MessageBody>(
     Ok(response.map_body(|_, body| TrackedBody::new(body, connection.map(Unread::on), guard)))
 }
 
-/// Returns the announced length of the body of a request over HTTP/1.1 (RFC 9112, section 6.3); `None` for one in chunks. The framework
-/// has refused ambiguous ones.
+/// Returns the announced length of a request body over HTTP/1.1 (RFC 9112, section 6.3), or `None` for a chunked body. The
+/// framework has already refused ambiguous lengths.
 fn body_length(headers: &HeaderMap) -> Option<u64> {
     if headers.contains_key(TRANSFER_ENCODING) {
         return None;
@@ -212,8 +214,8 @@ fn body_length(headers: &HeaderMap) -> Option<u64> {
     Some(length.and_then(|length| length.trim().parse().ok()).unwrap_or(0))
 }
 
-/// Drops the body of a request that has none by its method (RFC 9110, section 9.3): otherwise what a client sends over HTTP/2
-/// waits in memory until the request is answered.
+/// Drops the body of a request whose method defines none (RFC 9110, section 9.3). Over HTTP/2, such a body would stay in memory
+/// until the request is answered.
 fn drop_unread_body(request: &mut ServiceRequest) {
     let has_none = [Method::GET, Method::HEAD, Method::DELETE, Method::OPTIONS].contains(request.method());
     if has_none && request.version() == Version::HTTP_2 {

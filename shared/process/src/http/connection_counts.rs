@@ -1,9 +1,8 @@
-//! The numbers of the connections of a server.
+//! Numbers of open connections of a server, without those that are being closed.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-/// The numbers of connections that are open and not being closed.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     total: usize,
@@ -11,24 +10,20 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    /// The number of all.
     pub(super) const fn total(&self) -> usize {
         self.total
     }
 
-    /// The number of those of an address.
     pub(super) fn of(&self, address: IpAddr) -> usize {
         self.by_address.get(&address).copied().unwrap_or_default()
     }
 
-    /// Counts a connection.
     pub(super) fn add(&mut self, address: IpAddr) {
         self.total = self.total.saturating_add(1);
         let count = self.by_address.entry(address).or_default();
         *count = count.saturating_add(1);
     }
 
-    /// Stops counting a connection.
     pub(super) fn remove(&mut self, address: IpAddr) {
         self.total = self.total.saturating_sub(1);
         if let Some(count) = self.by_address.get_mut(&address) {

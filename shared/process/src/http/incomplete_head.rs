@@ -1,4 +1,4 @@
-//! The head of a request that has not arrived completely, as a part of all that a server keeps.
+//! Bytes of incomplete request heads, counted in a total for the server.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,29 +11,28 @@ use super::under_way::Totals;
 #[derive(Debug, Default)]
 pub(super) struct IncompleteHead {
     totals: Arc<Totals>,
-    /// The total changes under this lock, so that it is never less than what is kept.
+    /// The total changes under this lock, so that it is never less than the sum of the kept bytes.
     kept: Mutex<Kept>,
 }
 
 #[derive(Debug, Default)]
 struct Kept {
     bytes: usize,
-    /// Whether the connection is closed: what is still read from it does not count.
+    /// Whether the connection is closed. Bytes that are read from it afterwards do not count.
     has_ended: bool,
 }
 
 impl IncompleteHead {
-    /// A part of these totals.
+    /// Creates the count of a connection, as a part of these totals.
     pub(super) fn of(totals: &Arc<Totals>) -> Self {
         Self { totals: Arc::clone(totals), kept: Mutex::default() }
     }
 
-    /// How many bytes are kept.
     pub(super) fn bytes(&self) -> usize {
         self.kept.lock().bytes
     }
 
-    /// Notes how many bytes are kept. Returns whether there are more than before.
+    /// Sets the number of kept bytes. Returns whether it has grown.
     pub(super) fn note(&self, bytes: usize) -> bool {
         let mut kept = self.kept.lock();
         if kept.has_ended {
@@ -49,7 +48,7 @@ impl IncompleteHead {
         bytes > before
     }
 
-    /// Notes that nothing is kept any more: the connection is closed, or its transport is gone.
+    /// Sets the number of kept bytes to zero for good: the connection is closed, or its transport is dropped.
     pub(super) fn end(&self) {
         self.note(0);
         self.kept.lock().has_ended = true;
@@ -69,7 +68,7 @@ mod tests {
         assert_eq!((total(), head.bytes()), (75, 70));
         head.end();
         assert_eq!(total(), 5);
-        // The kernel had received it before.
+        // The kernel had received these bytes before the close.
         assert!(!head.note(50));
         assert_eq!((total(), head.bytes()), (5, 0));
     }

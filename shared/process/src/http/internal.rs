@@ -1,4 +1,4 @@
-//! Requests of the other processes of the bank: rings, replies and status. Not part of the API.
+//! Internal requests of the other processes of the bank: rings, replies, notifications and status. Not part of the API.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ pub fn configure(config: &mut ServiceConfig) {
         .service(resource(STATUS_PATH).route(get().to(status)));
 }
 
-/// A draining process starts no new work: the sender has to ring other processes.
+/// Handles rings. A draining process refuses them, because it starts no new work; the sender has to ring other processes.
 async fn ring(body: SignedBody, callee: Data<PeerState>) -> Result<HttpResponse, PeerRefusal> {
     if callee.readiness.is_ending() {
         return Err(PeerRefusal::new(StatusCode::SERVICE_UNAVAILABLE, "This process is draining."));
@@ -45,8 +45,8 @@ async fn ring(body: SignedBody, callee: Data<PeerState>) -> Result<HttpResponse,
     Ok(HttpResponse::NoContent().finish())
 }
 
-/// A reply without a valid signature may still be true: its sender may have an outdated secret. Therefore the requests that
-/// wait for its transactions read the rows.
+/// Handles replies. A reply without a valid signature may still be true, because the secret of its sender may be outdated. So
+/// the requests that wait for its transactions read their rows instead.
 async fn complete(body: CheckedBody, callee: Data<PeerState>) -> Result<HttpResponse, PeerRefusal> {
     let body = match body {
         CheckedBody::Authentic(body) => body,
@@ -63,7 +63,7 @@ async fn complete(body: CheckedBody, callee: Data<PeerState>) -> Result<HttpResp
     Ok(HttpResponse::NoContent().finish())
 }
 
-/// Notification about accounts on which a worker could not commit: they are left to it for a second.
+/// Handles a notification of accounts on which a worker could not commit: they are left to it for a second.
 async fn contention(body: SignedBody, callee: Data<PeerState>) -> Result<HttpResponse, PeerRefusal> {
     for account in decode_contended(body.bytes()).map_err(|error| PeerRefusal::unreadable(&error))? {
         callee.immediate.leave_to_worker(account);
@@ -71,7 +71,7 @@ async fn contention(body: SignedBody, callee: Data<PeerState>) -> Result<HttpRes
     Ok(HttpResponse::NoContent().finish())
 }
 
-/// Notification about the gate. The answer is the epoch that this process applies from now on.
+/// Handles a notification of a change of the gate. Responds with the epoch that this process applies from now on.
 async fn gate(body: SignedBody, callee: Data<PeerState>) -> Result<HttpResponse, PeerRefusal> {
     let notified: GateEpoch =
         serde_json::from_slice(body.bytes()).map_err(|error| PeerRefusal::unreadable(&error))?;
@@ -79,7 +79,7 @@ async fn gate(body: SignedBody, callee: Data<PeerState>) -> Result<HttpResponse,
     Ok(HttpResponse::Ok().json(GateEpoch { epoch }))
 }
 
-/// Notification about a partner. Accepted while draining as well: until its end, the process must refuse requests
+/// Handles a notification of a changed partner. A draining process accepts it as well: until it ends, it must refuse requests
 /// that the partner may no longer make.
 async fn partners(body: SignedBody, callee: Data<PeerState>) -> Result<HttpResponse, PeerRefusal> {
     let PartnerChanged { partner } =
@@ -89,7 +89,7 @@ async fn partners(body: SignedBody, callee: Data<PeerState>) -> Result<HttpRespo
     Ok(HttpResponse::NoContent().finish())
 }
 
-/// The status, with the activity of the last seconds that the query asks for; a query that cannot be read asks for nothing.
+/// Returns the status, with the activity of the requested number of seconds; an invalid query counts as the default one.
 async fn status(_: SignedBody, request: HttpRequest, callee: Data<PeerState>) -> HttpResponse {
     let query = Query::<StatusQuery>::from_query(request.query_string());
     HttpResponse::Ok()

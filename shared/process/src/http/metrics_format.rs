@@ -1,4 +1,4 @@
-//! Negotiation of the format of metrics.
+//! Negotiation of the format of the metrics.
 
 use actix_web::HttpMessage;
 use actix_web::http::header::{Accept, Header as _};
@@ -8,7 +8,7 @@ use crate::metrics::Format;
 const OPENMETRICS: &str = "application/openmetrics-text";
 const PLAIN_TEXT: &str = "text/plain";
 
-/// Returns the format that the `Accept` header of a request prefers; without a known one, that of Prometheus.
+/// Returns the format that the `Accept` header prefers; the Prometheus text format if it contains no known one.
 pub fn metrics_format(request: &impl HttpMessage) -> Format {
     let ranges = Accept::parse(request).map(|accept| accept.ranked()).unwrap_or_default();
     let known = ranges.iter().find_map(|range| match range.essence_str() {
@@ -48,7 +48,7 @@ mod tests {
                           application/openmetrics-text;version=0.0.1;q=0.5,text/plain;version=1.0.0;q=0.4,\
                           text/plain;version=0.0.4;q=0.3,*/*;q=0.2";
         check(Some(prometheus), Format::OpenMetrics);
-        // The same, configured to scrape native histograms, which only the protobuf format has.
+        // The same, configured to scrape native histograms, which exist in the protobuf format only.
         let protobuf = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited;q=0.7";
         check(Some(&format!("{protobuf},{prometheus}")), Format::OpenMetrics);
         check(Some(protobuf), Format::Prometheus);

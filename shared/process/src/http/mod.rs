@@ -1,8 +1,8 @@
 //! HTTP endpoints of a process for other processes and for monitoring.
 //!
-//! `/internal/…` is for the other processes of the bank; requests are signed with their shared secret
-//! ([`SignedBody`]). A web process serves it at a separate address, or beside its API if so configured. A worker
-//! process has a small server for it, for health and for metrics.
+//! Paths below `/internal/` serve the other processes of the bank, whose requests are signed with a shared secret
+//! ([`SignedBody`]). A web process serves them at a separate address or, if so configured, beside its API. A worker process has
+//! a small server for them, for health and for metrics.
 
 mod answers;
 mod client_socket;
@@ -49,7 +49,7 @@ use crate::gatekeeper::Gatekeeper;
 use crate::meter::Meter;
 use crate::readiness::Readiness;
 
-/// Removes a partner from the cache, or all partners if there is none.
+/// Removes a partner from the cache, or all partners if called with `None`.
 pub type ForgetPartner = Arc<dyn Fn(Option<&PartnerId>) + Send + Sync>;
 
 /// Returns a function that removes partners from the cache of the bank's worker.
@@ -58,10 +58,10 @@ fn forget_partner(bank: &Bank) -> ForgetPartner {
     Arc::new(move |partner| grants.forget(partner))
 }
 
-/// Bodies of other processes that are received at the same time, before their signature can be verified. Each has at most some
-/// hundred KiB, and one that takes long gives way to a further one.
+/// Maximum number of request bodies from other processes that are received at the same time, before their signatures can be
+/// verified. Each has at most some hundred KiB. When all places are taken, a new body replaces an older one.
 const UNVERIFIED_MAX: usize = 64;
-/// Such bodies of one network address.
+/// The same limit for one network address.
 const ADDRESS_UNVERIFIED_MAX: usize = 32;
 
 /// State that serves the requests of other processes.
@@ -69,41 +69,40 @@ const ADDRESS_UNVERIFIED_MAX: usize = 32;
 pub struct PeerState {
     /// Id of this process.
     pub id: ProcessId,
-    /// Time of its start.
+    /// Time at which the process started.
     pub started_at: Timestamp,
     /// The secret that authenticates requests.
     pub secret: Arc<DoorbellSecret>,
     /// The address of this process, and the requests that it accepted.
     pub recipient: Arc<Recipient>,
-    /// The local doorbell: rings of other processes must not be forwarded again.
+    /// The local doorbell: rings from other processes must not be forwarded.
     pub bell: Arc<LocalDoorbell>,
     /// Records the pings of other processes.
     pub pings: Arc<HttpDoorbell>,
-    /// Completed by replies.
+    /// Requests that wait for replies about their transactions.
     pub completions: Arc<Completions>,
     /// Counters of the worker.
     pub meter: Arc<Meter>,
     /// Applies the gate.
     pub gatekeeper: Arc<Gatekeeper>,
-    /// Posts requests at once, except on contended accounts.
+    /// Posts requests immediately, except on contended accounts.
     pub immediate: Arc<ImmediatePoster>,
-    /// How requests were served.
+    /// Counts of requests by the way in which they were served.
     pub served: Arc<ServedCounts>,
-    /// Places for bodies whose signature is not yet verified, by the network address of the client.
+    /// Places for bodies with unverified signatures, by the network address of the client.
     pub unverified: Arc<Places<Option<IpAddr>>>,
-    /// Called when a partner changed; without a partner, when any of them may have changed.
+    /// Called when a partner has changed; with `None` if any partner may have changed.
     pub partners: ForgetPartner,
-    /// A draining process refuses rings.
+    /// Shows whether the process is draining; then it refuses rings.
     pub readiness: Arc<Readiness>,
-    /// Count of storage operations.
+    /// Counts of storage operations.
     pub operations: Arc<StorageOperations>,
-    /// The clock.
+    /// Clock and task spawner.
     pub world: Arc<dyn World>,
 }
 
 impl PeerState {
-    /// Creates the state of a process of the bank. `meter` belongs to its worker, if it has one.
-    /// Other processes reach it at `address`.
+    /// Creates the state of a process that others reach at `address`. `meter` belongs to its worker, if it has one.
     pub fn of(
         bank: &Bank,
         network: &PeerNetwork,

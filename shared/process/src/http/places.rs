@@ -1,5 +1,5 @@
-//! Places for what clients without a key send. While all are taken, the one that was taken first is left to a new client: whoever
-//! is slow, or many, keeps nobody out.
+//! A limited number of places for data of clients that have not shown a key. When all places are taken, a new client gets the
+//! one that was taken first. So slow clients, or many of them, cannot exclude others.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use futures::future::{Either, select};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-/// Places, with a limit for each holder, such as an address, and one for all together.
+/// Places with a limit for each holder, such as a network address, and one for all holders together.
 #[derive(Debug)]
 pub struct Places<K: Ord> {
     holder_max: usize,
@@ -18,7 +18,7 @@ pub struct Places<K: Ord> {
 
 #[derive(Debug)]
 struct Taken<K> {
-    /// In the order in which they were taken. A place is lost when its sender is dropped.
+    /// Keyed by the order in which the places were taken. Dropping the sender revokes the place.
     by_number: BTreeMap<u64, (K, oneshot::Sender<()>)>,
     next: u64,
 }
@@ -28,13 +28,13 @@ impl<K: Ord + Clone> Taken<K> {
         self.by_number.values().filter(|(of, _)| of == holder).count()
     }
 
-    /// Takes the first place from a holder.
+    /// Revokes the oldest place of a holder.
     fn remove_first_of(&mut self, holder: &K) {
         let first = self.by_number.iter().find(|(_, (of, _))| of == holder).map(|(number, _)| *number);
         first.map(|number| self.by_number.remove(&number));
     }
 
-    /// Returns the holder with the most places; among several the one that took its first place before the others.
+    /// Returns the holder with the most places; of several, the one with the oldest place.
     fn most_frequent(&self) -> Option<K> {
         let holders = self.by_number.values().rev().map(|(holder, _)| holder);
         holders.max_by_key(|holder| self.count_of(holder)).cloned()
@@ -42,14 +42,14 @@ impl<K: Ord + Clone> Taken<K> {
 }
 
 impl<K: Ord + Clone> Places<K> {
-    /// Creates places that are all free. Both limits are small.
+    /// Creates free places. Taking one scans all of them, so both limits should be small.
     pub fn new(holder_max: usize, total_max: usize) -> Arc<Self> {
         let taken = Taken { by_number: BTreeMap::new(), next: 0 };
         Arc::new(Self { holder_max, total_max, taken: Mutex::new(taken) })
     }
 
-    /// Takes a place until it is dropped. If the holder has all that it may have, it loses its first one; else, if all are taken,
-    /// the holder with the most loses its first one.
+    /// Takes a place until the returned value is dropped. A holder at its own limit loses its oldest place. Otherwise, if all
+    /// places are taken, the holder with the most places loses its oldest one.
     pub fn take(self: &Arc<Self>, holder: &K) -> Place<K> {
         let (sender, lost) = oneshot::channel();
         let mut taken = self.taken.lock();
@@ -67,7 +67,7 @@ impl<K: Ord + Clone> Places<K> {
     }
 }
 
-/// A place.
+/// A taken place, which may be revoked.
 #[must_use = "the place is free again when it is dropped"]
 #[derive(Debug)]
 pub struct Place<K: Ord + Clone> {
@@ -77,7 +77,7 @@ pub struct Place<K: Ord + Clone> {
 }
 
 impl<K: Ord + Clone> Place<K> {
-    /// Waits for a future for as long as the place is not lost. Returns `None` if it is lost before.
+    /// Runs a future until it is done or the place is revoked. Returns `None` if the place is revoked first.
     pub async fn hold<T>(mut self, future: impl Future<Output = T>) -> Option<T> {
         match select(std::pin::pin!(future), &mut self.lost).await {
             Either::Left((done, _)) => Some(done),
@@ -100,7 +100,7 @@ mod tests {
 
     use super::*;
 
-    /// Begins to wait in a place for something that never comes.
+    /// Takes a place and begins to wait for a future that never completes.
     fn begin(
         places: &Arc<Places<&'static str>>,
         holder: &'static str,
@@ -134,14 +134,14 @@ mod tests {
         let mut one = begin(&places, "one");
         let mut of_many: Vec<_> = (0..4).map(|_| begin(&places, "many")).collect();
         let mut few = begin(&places, "few");
-        // Who has one place keeps it while others have more, however late they come.
+        // A holder with one place keeps it while another has more, however many new ones arrive.
         for lost in 0..3 {
             let mut new = begin(&places, ["x", "y", "z"][lost]);
             assert!(has_lost(&mut of_many[lost]), "{lost}");
             assert!(!has_lost(&mut new) && !has_lost(&mut one) && !has_lost(&mut few));
             of_many.push(new);
         }
-        // Each has one: the first one gives way.
+        // Each holder has one place: the oldest is revoked.
         let mut last = begin(&places, "last");
         assert!(has_lost(&mut one));
         assert!(!has_lost(&mut few) && !has_lost(&mut last));

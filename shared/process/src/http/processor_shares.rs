@@ -1,12 +1,14 @@
-//! Processor time of a thread that serves HTTP, shared between clients. The thread runs what is ready in the order in which it became
-//! ready. Without shares, a client with a thousand connections would be served a thousand times before another one.
+//! Processor time of a thread that serves HTTP, shared fairly between clients. A thread runs its tasks in the order in which
+//! they became ready. Without shares, a client with a thousand connections would run a thousand times before another client.
 //!
-//! The time that the connections of a client take is measured. Once they have taken [`QUANTUM`], the others of them wait for the next
-//! turn, which begins when everything else that was ready has run, and sockets were looked at again; more than a quantum is owed
-//! (deficit round robin: Shreedhar and Varghese, 1995). So no processor time is left unused. Also a client alone on a thread has turns,
-//! which are longer: the runtime looks at sockets only after many tasks, and the request of another client may have arrived.
+//! The time used by all connections of a client is measured. Once it reaches [`QUANTUM`], the client's other connections wait
+//! for the next turn. A turn begins when all other ready tasks have run and the runtime has polled the sockets again. Time
+//! above the quantum is carried over as a debt (deficit round robin: Shreedhar and Varghese, 1995). No processor time stays
+//! unused. A client that is alone on its thread has turns too, but longer ones: the runtime polls sockets only after many
+//! tasks, and a request of another client may have arrived.
 //!
-//! The work of a connection contains its requests over HTTP/1.1. Over HTTP/2, each request is a task, and takes part with its client.
+//! Over HTTP/1.1, the requests are part of the work of their connection. Over HTTP/2, each request is a task of its own, and
+//! its time is charged to its client.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
@@ -24,36 +26,35 @@ use tokio::task::{spawn_local, yield_now};
 
 use super::connections::{ClientOfRequest, Connection};
 
-/// Processor time of a client in a turn.
+/// Processor time of a client in one turn.
 const QUANTUM: Duration = Duration::from_micros(500);
-/// The same for a client while there is no other one.
+/// The same for a client that is alone on its thread.
 const QUANTUM_ALONE: Duration = Duration::from_millis(2);
-/// Clients whose time is remembered before a turn begins in which those who owe nothing are forgotten.
+/// Number of remembered clients above which a turn begins, in which clients without a debt are forgotten.
 const CLIENTS_MAX: usize = 1024;
 
-/// The shares of one thread.
 #[derive(Default)]
 pub(super) struct ProcessorShares {
     clients: RefCell<HashMap<u64, Share>>,
     has_turns: Cell<bool>,
 }
 
-/// The share of a client.
+/// The used time and the waiting connections of a client.
 #[derive(Default)]
 struct Share {
     used: Duration,
-    /// Its connections that wait, the first one first.
+    /// Waiting connections in the order of their arrival.
     waiting: VecDeque<Rc<Ticket>>,
 }
 
-/// The place of a connection that waits.
+/// The place of a connection in the queue of its client.
 struct Ticket {
     is_called: Cell<bool>,
     task: RefCell<Waker>,
 }
 
 impl Share {
-    /// Lets the first connection that waits continue.
+    /// Lets the first waiting connection continue.
     fn call_next(&mut self) {
         if let Some(ticket) = self.waiting.pop_front() {
             ticket.is_called.set(true);
@@ -63,7 +64,7 @@ impl Share {
 }
 
 impl ProcessorShares {
-    /// Returns whether a connection of a client may use the processor now. If not, its task is woken when it may.
+    /// Returns whether a connection of a client may run now. If not, its task is woken later.
     fn admits(self: &Rc<Self>, client: u64, place: &mut Option<Rc<Ticket>>, task: &Waker) -> bool {
         if let Some(ticket) = place {
             let is_called = ticket.is_called.get();
@@ -108,7 +109,7 @@ impl ProcessorShares {
         }
     }
 
-    /// Begins turns until nobody waits.
+    /// Starts a task that begins turns until no connection waits.
     fn begin_turns(self: &Rc<Self>) {
         if self.has_turns.replace(true) {
             return;
@@ -125,12 +126,12 @@ impl ProcessorShares {
         });
     }
 
-    /// Begins a turn. Returns whether there has to be another one.
+    /// Begins a turn. Returns whether connections still wait, so that another turn is needed.
     fn next_turn(&self) -> bool {
         let mut clients = self.clients.borrow_mut();
         let count = clients.len();
         clients.retain(|_, share| {
-            // A client that is alone has delayed no other one, so it owes nothing.
+            // A client that is alone has delayed no other client, so it has no debt.
             share.used = if count == 1 { Duration::ZERO } else { share.used.saturating_sub(QUANTUM) };
             if share.used < quantum(count) {
                 share.call_next();
@@ -141,27 +142,27 @@ impl ProcessorShares {
     }
 }
 
-/// The processor time in a turn of each of some clients.
+/// Returns the processor time of each client in a turn, given the number of clients.
 const fn quantum(clients: usize) -> Duration {
     if clients == 1 { QUANTUM_ALONE } else { QUANTUM }
 }
 
-/// The part that the work of a connection has in the shares of its thread.
+/// Charges the work of a connection or a request to its client, and delays it when the client has used its time.
 pub(super) struct Part {
     connection: Arc<Connection>,
-    /// That of a request, if it is not that of its connection.
+    /// The client of a request, if it may differ from the client of the connection.
     client: Option<ClientOfRequest>,
     shares: Rc<ProcessorShares>,
     place: Option<Rc<Ticket>>,
 }
 
 impl Part {
-    /// The part of a connection that was accepted.
+    /// Charges an accepted connection.
     pub(super) const fn new(connection: Arc<Connection>, shares: Rc<ProcessorShares>) -> Self {
         Self { connection, client: None, shares, place: None }
     }
 
-    /// The part of a request, or of its answer, that is not within the work of its connection.
+    /// Charges a request over HTTP/2, or its response, which does not run within the work of its connection.
     pub(super) const fn of_request(
         client: ClientOfRequest,
         connection: Arc<Connection>,
@@ -174,7 +175,7 @@ impl Part {
         self.client.as_ref().map_or_else(|| self.connection.client(), |of_request| of_request.0.get())
     }
 
-    /// Continues some work of the client, when it is its turn.
+    /// Runs the work if the client has time left in this turn.
     fn poll<T>(
         &mut self,
         context: &mut Context<'_>,
@@ -187,14 +188,14 @@ impl Part {
         let begun = self.connection.world.uptime();
         let polled = while_serving(client, || work(context));
         let used = self.connection.world.uptime().saturating_sub(begun);
-        // The client may have shown a key meanwhile.
+        // The client may have shown a key during the work, and be a different one now.
         self.shares.charge(self.client(), used);
         polled
     }
 }
 
 pin_project! {
-    /// Work within the share of its client, if it has a part of its own.
+    /// Work that is charged to its client if `part` is set. Otherwise it runs within other work that is charged.
     pub(super) struct Shared<W> {
         #[pin]
         work: W,
@@ -203,7 +204,7 @@ pin_project! {
 }
 
 impl<W> Shared<W> {
-    /// Work with a part of its own, or within other work.
+    /// Creates work that is charged to `part`, or runs within other work.
     pub(super) const fn new(work: W, part: Option<Part>) -> Self {
         Self { work, part }
     }
@@ -246,7 +247,7 @@ mod tests {
 
     use super::*;
 
-    /// The shares of a thread on which turns begin when the test says so.
+    /// The shares of a thread whose turns begin only when the test calls `next_turn`.
     fn shares() -> Rc<ProcessorShares> {
         let shares = Rc::new(ProcessorShares::default());
         shares.has_turns.set(true);
@@ -312,7 +313,7 @@ mod tests {
         assert!(body.as_mut().poll_next(&mut context).is_pending(), "the request has used the quantum");
         assert!(shares.admits(other, &mut None, Waker::noop()));
         assert!(!shares.admits(client, &mut None, Waker::noop()));
-        // Another request on the connection is of another client, and its answer as well.
+        // The other request on the connection, and its response, belong to another client.
         let of_other = client_of(Version::HTTP_2).unwrap();
         of_other.0.set(other);
         let part = Part::of_request(of_other, Arc::clone(&connection), Rc::clone(&shares));

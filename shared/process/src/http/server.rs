@@ -41,29 +41,29 @@ use crate::readiness::{MissingPart, Readiness};
 /// Log target of the HTTP server library, which logs the start and stop of its threads.
 pub const LIBRARY_LOG_TARGET: &str = "actix_server";
 
-/// Longest time for receiving the head of a request.
+/// Time limit for receiving the head of a request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
-/// Time for which an idle connection is kept. Longer than in the clients of other processes.
+/// Time for which an idle connection is kept; longer than the HTTP clients of other processes keep theirs.
 const KEEP_ALIVE: Duration = Duration::from_secs(75);
-/// Longest time of a TLS handshake, if the limit for the request head is longer.
+/// Time limit of a TLS handshake; the limit for the request head applies if it is shorter.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
-/// Time in which the client must take the end of a connection.
+/// Time limit for the shutdown of a connection by the client.
 const DISCONNECT_TIMEOUT: Duration = Duration::from_secs(1);
-/// Bytes of an answer over HTTP/1.1 beyond which no further piece is collected before they are given to the connection: so few that a
-/// buffer contains one large piece.
+/// Buffered bytes of a response over HTTP/1.1 above which the buffer is sent before another piece is added. The value is so
+/// small that a buffer contains at most one large piece.
 const WRITE_BUFFER_BYTES: usize = 1024;
-/// Bytes of a request body over HTTP/2 that a client may send before they are read.
+/// HTTP/2 flow control window of a request body: bytes that a client may send before they are read.
 const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
-/// The same for all request bodies of a connection.
+/// HTTP/2 flow control window of a connection, for all its request bodies together.
 const CONNECTION_WINDOW_BYTES: u32 = 512 * 1024;
-/// Largest number of connections: other processes of the bank, and monitoring.
+/// Maximum number of connections from other processes of the bank and from monitoring.
 const CONNECTIONS_MAX: usize = 512;
-/// Threads of each HTTP thread for work that blocks it: more than there are documents of batches that are read at a time.
+/// Blocking threads of each HTTP thread: more than the batch documents that are read at the same time.
 const BLOCKING_THREADS_MAX: usize = 64;
-/// Time in seconds for which requests in progress may continue when the server stops.
+/// Time in seconds for which requests in progress may continue after the server is stopped.
 const DRAIN_S: u64 = 1;
 
-/// The services of an application, which answer its requests.
+/// The service factory of an application.
 pub trait Application:
     ServiceFactory<
         ServiceRequest,
@@ -73,7 +73,7 @@ pub trait Application:
         InitError = (),
     > + 'static
 {
-    /// The body of its answers.
+    /// Type of the response bodies.
     type Body: MessageBody + 'static;
 }
 
@@ -102,13 +102,13 @@ pub struct WorkerApp {
     pub metrics: ProcessMetrics,
 }
 
-/// The state from which health is computed.
+/// State from which readiness is reported.
 struct HealthState {
     readiness: Arc<Readiness>,
     meter: Arc<Meter>,
 }
 
-/// Starts to serve on a bound address. The caller awaits the server, and stops it through its handle.
+/// Starts the server of a worker process on a bound address. The caller awaits it, and stops it through its handle.
 ///
 /// # Errors
 /// Fails if the server cannot listen on the address.
@@ -125,8 +125,8 @@ pub fn serve(app: WorkerApp, listener: TcpListener) -> std::io::Result<Server> {
     serve_with(callee, routes, listener)
 }
 
-/// Serves only the requests of other processes on a bound address, for a process whose other server is for partners.
-/// The caller awaits the server, and stops it through its handle.
+/// Serves only the requests of other processes on a bound address: for a process whose main server is for partners. The caller
+/// awaits the returned server, and stops it through its handle.
 ///
 /// # Errors
 /// Fails if the server cannot listen on the address.
@@ -157,13 +157,13 @@ fn serve_with(
         connections_max: CONNECTIONS_MAX,
         ..HttpLimits::default()
     };
-    // One thread is enough for few small requests: the cores are for posting.
+    // One thread is enough for few small requests; the cores are left to posting.
     start(app, &world, &limits, 1, DRAIN_S, listener, (None, Arc::default()))
 }
 
-/// Starts an HTTP server on a bound address, over TLS if there is a configuration for it. Its `threads` share
-/// the connections; requests in progress have `drain_s` seconds to end when it stops. The caller awaits the
-/// server, and stops it through its handle: signals have no effect on it.
+/// Starts an HTTP server on a bound address, with TLS if it is configured. Its `threads` share the connections. When the server
+/// stops, requests in progress have `drain_s` seconds to end. The caller awaits the returned server, and stops it through its
+/// handle; it ignores signals.
 ///
 /// # Errors
 /// Fails if the server cannot listen on the address.
@@ -185,8 +185,8 @@ pub fn start<T: Application>(
     };
     let connections = Connections::new(Arc::clone(world), connection_limits);
     world.spawn(Arc::clone(&connections).watch().boxed());
-    // The framework must accept further connections, so that room can be made for them. Each thread has its own limit, and
-    // connections are not distributed evenly.
+    // The framework must accept connections beyond the limit, so that older ones can be closed for them. Each thread has its
+    // own limit, and connections are not distributed evenly.
     let connections_max = connections_max.saturating_add(RESERVED.saturating_mul(2));
     let server = actix_server::Server::build()
         .workers(threads)
@@ -201,8 +201,8 @@ pub fn start<T: Application>(
     let server = match tls {
         Some(mut tls) => {
             tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-            // As many handshakes as connections, so that unfinished handshakes delay no other client. The library keeps
-            // one such limit per process, so servers without TLS must not set it.
+            // Allow as many handshakes as connections, so that unfinished handshakes delay no other client. The library has one
+            // such limit per process, so servers without TLS must not set it.
             max_concurrent_tls_connect(connections_max);
             let handshake_timeout = head_timeout.min(HANDSHAKE_TIMEOUT);
             server.listen(name, listener, move || {
@@ -225,7 +225,7 @@ pub fn start<T: Application>(
     Ok(server.run())
 }
 
-/// Accepts the connections of a thread, as far as there is room, and serves each within the processor time of its client.
+/// Accepts connections within the limits, and charges the work of each to the processor share of its client.
 fn accepting<S: ServiceFactory<ClientSocket>>(
     connections: Arc<Connections>,
     shares: Rc<ProcessorShares>,
@@ -253,8 +253,8 @@ fn accepting<S: ServiceFactory<ClientSocket>>(
     })
 }
 
-/// Returns the HTTP service of a thread. It serves HTTP/2 on connections that chose it in their TLS handshake, and HTTP/1.1 on all
-/// others: a plain connection cannot change to HTTP/2.
+/// Returns the HTTP service of a thread. It serves HTTP/2 on connections that negotiated it in the TLS handshake, and HTTP/1.1
+/// on all others; a plain connection cannot upgrade to HTTP/2.
 fn http_service<T: Application>(
     app: App<T>,
     limits: HttpLimits,
@@ -279,7 +279,7 @@ fn http_service<T: Application>(
         .finish(within_shares(app, shares))
 }
 
-/// Returns the service of an application, which does what a request over HTTP/2 needs within the processor time of its client.
+/// Returns the service of an application. The work for a request over HTTP/2 is charged to the processor share of its client.
 fn within_shares<T: Application>(
     app: App<T>,
     shares: Rc<ProcessorShares>,
@@ -311,7 +311,7 @@ fn within_shares<T: Application>(
     within_shares.map_err(|error: Error| error.error_response())
 }
 
-/// The input of the HTTP service for a connection.
+/// Returns the input of the HTTP service for a connection.
 fn accepted(transport: Transport) -> Accepted {
     let protocol = if transport.is_http2() { Protocol::Http2 } else { Protocol::Http1 };
     let client = transport.peer_address();

@@ -1,5 +1,4 @@
-//! The body of a request that another process of the bank signed. A handler that takes one cannot be called without
-//! the secret.
+//! The body of a request signed by another process of the bank. Handlers that take it run only for senders with the secret.
 
 use std::fmt;
 use std::pin::pin;
@@ -25,38 +24,36 @@ use postonce_shared::ports::process_registry::ProcessId;
 use super::PeerState;
 use super::connections::note_known;
 
-/// All other processes of the bank together, as a client of this one.
+/// Client name for all other processes of the bank together.
 const PEERS: &str = "/internal";
-/// Longest time for receiving a body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A body whose sender knows the secret.
+/// A body with a valid signature, so its sender knows the secret.
 #[derive(Debug)]
 pub struct SignedBody(Bytes);
 
 impl SignedBody {
-    /// Returns the bytes.
+    /// Returns the authenticated bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.0
     }
 }
 
-/// The body of a request with a signature that may be invalid. For routes on which an unauthenticated request has a
-/// smaller effect as well.
+/// A request body whose signature may be invalid. For routes on which an unauthenticated request has a limited effect.
 #[derive(Debug)]
 pub enum CheckedBody {
     /// Signature, time, nonce and recipient are valid.
     Authentic(SignedBody),
     /// One of them is invalid.
     Refused {
-        /// Untrusted; any client may have sent it. It has at most [`REQUEST_BYTES_MAX`] bytes.
+        /// Untrusted: it may come from any client. At most [`REQUEST_BYTES_MAX`] bytes.
         body: Bytes,
-        /// The answer.
+        /// The response for the sender.
         refusal: PeerRefusal,
     },
 }
 
-/// The answer to a refused request of another process.
+/// The response to a refused request of another process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PeerRefusal {
     status: StatusCode,
@@ -64,12 +61,12 @@ pub struct PeerRefusal {
 }
 
 impl PeerRefusal {
-    /// Creates a refusal. The other process logs `detail`.
+    /// Creates a refusal. The sender logs `detail`.
     pub fn new(status: StatusCode, detail: impl Into<String>) -> Self {
         Self { status, detail: detail.into() }
     }
 
-    /// Creates the answer to a body that cannot be decoded.
+    /// Creates the response to a body that cannot be decoded.
     pub fn unreadable(error: &serde_json::Error) -> Self {
         Self::new(StatusCode::BAD_REQUEST, format!("The body cannot be read: {error}."))
     }
@@ -84,7 +81,7 @@ impl From<Refused> for PeerRefusal {
             | Refused::Elsewhere
             | Refused::BeforeStart
             | Refused::Repeated => StatusCode::UNAUTHORIZED,
-            // The sender is authenticated, and can retry later.
+            // The sender is authenticated and can retry later.
             Refused::TooMany => StatusCode::SERVICE_UNAVAILABLE,
         };
         Self::new(status, format!("{refused}."))
@@ -147,7 +144,7 @@ impl FromRequest for CheckedBody {
     }
 }
 
-/// Records in the audit trail that the sender did not know the secret.
+/// Records in the audit trail that a sender did not know the secret.
 fn audit(request: &HttpRequest, refusal: &PeerRefusal) {
     if refusal.status != StatusCode::UNAUTHORIZED {
         return;
@@ -164,7 +161,7 @@ async fn read(request: &HttpRequest, payload: Payload) -> Result<CheckedBody, Pe
         PeerRefusal::new(StatusCode::INTERNAL_SERVER_ERROR, "The server has no peer state.")
     })?;
     let header = |name: &str| request.headers().get(name).and_then(|value| value.to_str().ok());
-    // The body is not read without a signature.
+    // Without a signature, the body is not read.
     let (Some(timestamp), Some(signature)) = (header(TIMESTAMP_HEADER), header(SIGNATURE_HEADER)) else {
         return Err(Refused::Unsigned.into());
     };
@@ -184,7 +181,7 @@ async fn read(request: &HttpRequest, payload: Payload) -> Result<CheckedBody, Pe
         method: request.method().as_str(),
         path,
         timestamp,
-        // Requests without them are refused.
+        // Empty values of these headers are refused below.
         nonce: header(NONCE_HEADER).unwrap_or_default(),
         addressee: header(ADDRESSEE_HEADER).unwrap_or_default(),
         body: &body,

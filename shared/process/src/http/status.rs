@@ -1,4 +1,4 @@
-//! The status that a process reports to others.
+//! The status that a process reports to other processes.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::activity::{ActivityCounts, Steps};
 use crate::build;
 use crate::meter;
 
-/// Name of the counter of transactions that were posted or rejected by the process that received them.
+/// Name of the counter of transactions that the receiving process posted or rejected immediately.
 pub const POSTED_IMMEDIATELY: &str = "posted_immediately";
 
 /// Status of a process. Readers ignore unknown members.
@@ -20,36 +20,36 @@ pub const POSTED_IMMEDIATELY: &str = "posted_immediately";
 pub struct Status {
     /// Id of the process.
     pub id: String,
-    /// Time of its start, in milliseconds since 1970.
+    /// Start of the process, in milliseconds since 1970.
     pub started_at: i64,
     /// Receivers by queue.
     pub listeners: BTreeMap<String, QueueListeners>,
-    /// Counters since the start, by the names of the metrics without their prefix.
+    /// Counters since the start, by metric name without prefix.
     pub counters: BTreeMap<String, u64>,
     /// Storage operations since the start.
     pub storage_operations: Vec<OperationCount>,
-    /// The version of the program.
+    /// Version of the program.
     pub version: String,
-    /// The commit of the program, abbreviated.
+    /// Abbreviated commit of the program.
     pub commit: String,
-    /// The gate as the process applies it; absent before it was read.
+    /// The gate as the process applies it; absent before the first read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gate: Option<AppliedGate>,
-    /// The number of open dead letters as the scrubber counted them last, if this process scrubs.
+    /// Number of open dead letters in the last scrub; absent in processes that do not scrub.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dead_letters_open: Option<u64>,
-    /// The names of the parts that the process lacks to be ready, as in `/readyz`.
+    /// Codes of the missing parts, as in `/readyz`.
     pub not_ready: Vec<String>,
-    /// What the process accepted and decided in the last seconds that the request asks for.
+    /// Accepted and decided transactions in the last seconds, as requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub activity: Option<ActivitySteps>,
 }
 
-/// What a request for a status asks for.
+/// The query of a status request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct StatusQuery {
-    /// Length of the activity in seconds; at most [`crate::activity::HISTORY_S`] are returned.
+    /// Requested length of the activity in seconds; at most [`crate::activity::HISTORY_S`] are returned.
     pub activity_s: u16,
 }
 
@@ -62,13 +62,13 @@ impl Default for StatusQuery {
 /// The gate as a process applies it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AppliedGate {
-    /// The epoch.
+    /// Epoch of the gate.
     pub epoch: u64,
     /// Whether the gate is held.
     pub held: bool,
 }
 
-/// Numbers in steps of [`crate::activity::STEP_S`] seconds, the oldest step first; see [`ActivityCounts`].
+/// Counts per step of [`crate::activity::STEP_S`] seconds, the oldest step first; see [`ActivityCounts`].
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ActivitySteps {
@@ -76,7 +76,7 @@ pub struct ActivitySteps {
     pub until_ms: i64,
     /// Accepted transactions.
     pub accepted: Vec<u64>,
-    /// Transactions posted at once.
+    /// Transactions posted immediately by the process that received them.
     pub immediate: Vec<u64>,
     /// Transactions posted from the queue.
     pub queued: Vec<u64>,
@@ -105,7 +105,7 @@ impl ActivitySteps {
         }
     }
 
-    /// Returns the steps. Numbers that the process does not report are zero.
+    /// Returns the steps. Missing counts are zero.
     pub fn steps(&self) -> Steps {
         let at = |counts: &[u64], step: usize| counts.get(step).copied().unwrap_or_default();
         let counts = (0..self.accepted.len()).map(|step| ActivityCounts {
@@ -124,21 +124,21 @@ impl ActivitySteps {
 /// The receivers of one queue in one process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct QueueListeners {
-    /// Receivers that handle messages now.
+    /// Receivers that are handling messages.
     pub active: u64,
-    /// Largest allowed number of receivers.
+    /// Maximum number of receivers.
     pub max: u64,
-    /// Messages on which the process has leases.
+    /// Messages that the process has leased.
     pub leased: u64,
     /// Whether the queue is assigned to the process by a lease.
     pub is_assigned: bool,
-    /// Messages that waited beyond those in progress, when the process last saw the queue.
+    /// Messages that were waiting, without those in progress, at the last observation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub depth: Option<u64>,
-    /// Waiting time of the oldest message that it received then, in milliseconds.
+    /// Waiting time of the oldest message at that observation, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oldest_age_ms: Option<u64>,
-    /// When that was, in milliseconds since 1970.
+    /// Time of that observation, in milliseconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_at: Option<i64>,
 }
@@ -159,7 +159,7 @@ impl QueueListeners {
     }
 }
 
-/// Number of storage operations of one kind.
+/// Count of one kind of storage operation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OperationCount {
     /// The service, such as `table`.
@@ -168,12 +168,12 @@ pub struct OperationCount {
     pub operation: String,
     /// Kind of price, such as `table_batch`.
     pub price: String,
-    /// Number of operations.
+    /// Operations since the start of the process.
     pub count: u64,
 }
 
 impl Status {
-    /// Returns the status of this process. Makes no requests to the store.
+    /// Returns the status of this process. Makes no store requests.
     pub fn of(callee: &PeerState, StatusQuery { activity_s }: StatusQuery) -> Self {
         let assigned = callee.meter.assigned();
         let listeners = callee.meter.all_listeners().into_iter().map(|(queue, gauges)| {

@@ -1,12 +1,12 @@
-//! The formats of metrics: Prometheus text 0.0.4, and OpenMetrics on request. `prometheus_client` writes only OpenMetrics, so
-//! the other format is made from it.
+//! Exposition formats of metrics: the Prometheus text format 0.0.4, and OpenMetrics on request. `prometheus_client` writes only
+//! OpenMetrics, so the other format is derived from it.
 
 use std::fmt;
 
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::registry::Registry;
 
-/// A format of metrics.
+/// An exposition format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// The text format 0.0.4 of Prometheus.
@@ -16,7 +16,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// Returns its media type.
+    /// Returns the value of `Content-Type`.
     pub const fn content_type(self) -> &'static str {
         match self {
             Self::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
@@ -24,7 +24,7 @@ impl Format {
         }
     }
 
-    /// Returns the metrics of the registries.
+    /// Encodes the metrics of the registries.
     ///
     /// # Errors
     /// Fails with [`fmt::Error`] when a collector fails.
@@ -40,21 +40,21 @@ impl Format {
     }
 }
 
-/// Returns the metrics of the registries as OpenMetrics, without the mark of the end.
+/// Returns the metrics of the registries in OpenMetrics, without the final `# EOF`.
 fn openmetrics(registries: &[&Registry]) -> Result<String, fmt::Error> {
     let mut text = String::new();
     registries.iter().try_for_each(|registry| encode_registry(&mut text, registry))?;
     Ok(text)
 }
 
-/// Rewrites OpenMetrics as Prometheus text: there, the name of a counter includes `_total` in its HELP and TYPE lines too,
-/// and units are no lines of their own. Samples are the same, because no metric has exemplars or timestamps.
+/// Converts OpenMetrics to the Prometheus text format. There, HELP and TYPE lines of a counter also contain `_total`, and units
+/// have no lines. Samples are the same, because no metric has exemplars or timestamps.
 fn to_prometheus(openmetrics: &str) -> String {
     let mut text = String::with_capacity(openmetrics.len());
     let mut help = "";
     for line in openmetrics.lines() {
         if line.starts_with("# HELP ") {
-            // The type, which follows, determines the name.
+            // The TYPE line follows, and determines the name.
             help = line;
         } else if let Some((name, kind)) = comment(line, "# TYPE ") {
             let suffix = if kind == "counter" { "_total" } else { "" };
@@ -70,7 +70,7 @@ fn to_prometheus(openmetrics: &str) -> String {
     text
 }
 
-/// Returns the name and the rest of a comment line.
+/// Returns the name in a comment line, and the text after it.
 fn comment<'a>(line: &'a str, start: &str) -> Option<(&'a str, &'a str)> {
     line.strip_prefix(start)?.split_once(' ')
 }

@@ -1,5 +1,4 @@
-//! A family of metrics: its name, type, labels and meaning, in one place for the process that serves it and for the
-//! documentation.
+//! Metric families: name, type, labels and help text, declared once for the process that reports them and the documentation.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -18,15 +17,15 @@ pub const PREFIX: &str = "postonce";
 /// A family of metrics.
 #[derive(Debug, Clone)]
 pub struct Family {
-    /// The name, without the prefix of the bank, and without `_total`.
+    /// Name without the prefix of the bank and without `_total`.
     pub name: Cow<'static, str>,
-    /// The type.
+    /// Counter, gauge or histogram.
     pub kind: MetricType,
     /// Names of the labels.
     pub labels: &'static [&'static str],
-    /// The meaning.
+    /// Help text.
     pub help: &'static str,
-    /// Whether every program names it so: then it has no prefix.
+    /// Whether the name is standard for all programs, and has no prefix.
     pub is_standard: bool,
 }
 
@@ -55,24 +54,24 @@ impl Family {
         Self { name: Cow::Borrowed(name), kind, labels, help, is_standard: false }
     }
 
-    /// Leaves out the prefix of the bank.
+    /// Marks the name as standard: it gets no prefix.
     #[must_use]
     pub const fn standard(mut self) -> Self {
         self.is_standard = true;
         self
     }
 
-    /// Returns the name of its samples; those of a histogram have further suffixes.
+    /// Returns the name of the samples; those of a histogram have further suffixes.
     pub fn full_name(&self) -> String {
         let prefix = if self.is_standard { String::new() } else { format!("{PREFIX}_") };
         let suffix = if matches!(self.kind, MetricType::Counter) { "_total" } else { "" };
         format!("{prefix}{}{suffix}", self.name)
     }
 
-    /// Starts to write the samples of a family.
+    /// Starts to encode the samples of the family.
     ///
     /// # Errors
-    /// Fails with [`fmt::Error`] when the text cannot be written; so do the other methods.
+    /// Fails with [`fmt::Error`] when the text cannot be written.
     pub fn begin<'a>(
         &'a self,
         encoder: &'a mut DescriptorEncoder<'_>,
@@ -83,7 +82,7 @@ impl Family {
     /// Writes a counter without labels.
     ///
     /// # Errors
-    /// [`fmt::Error`]
+    /// Fails with [`fmt::Error`] when the text cannot be written.
     pub fn count(&self, encoder: &mut DescriptorEncoder<'_>, value: impl EncodeCounterValue) -> fmt::Result {
         ConstCounter::new(value).encode(self.begin(encoder)?)
     }
@@ -91,16 +90,16 @@ impl Family {
     /// Writes a gauge without labels.
     ///
     /// # Errors
-    /// [`fmt::Error`]
+    /// Fails with [`fmt::Error`] when the text cannot be written.
     pub fn measure(&self, encoder: &mut DescriptorEncoder<'_>, value: impl EncodeGaugeValue) -> fmt::Result {
         ConstGauge::new(value).encode(self.begin(encoder)?)
     }
 }
 
-/// Writes a distribution of durations, in seconds.
+/// Encodes a histogram of durations in seconds.
 ///
 /// # Errors
-/// [`fmt::Error`]
+/// Fails with [`fmt::Error`] when the text cannot be written.
 #[expect(
     clippy::disallowed_types,
     clippy::float_arithmetic,

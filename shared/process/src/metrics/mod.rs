@@ -1,4 +1,4 @@
-//! The metrics of a process, as collectors for Prometheus. Collecting makes no requests to the store.
+//! The metrics of a process, as Prometheus collectors. Collecting makes no store requests.
 
 mod exposition;
 mod family;
@@ -29,12 +29,12 @@ use crate::readiness::Readiness;
 /// The metrics of a process.
 pub struct ProcessMetrics {
     of_bank: Registry,
-    /// Those whose names have no prefix.
+    /// Metrics whose names have no prefix.
     standard: Registry,
 }
 
 impl ProcessMetrics {
-    /// Creates the metrics that each process has. `meter` has the counters of its worker, if it has one.
+    /// Creates the metrics that every process has. `meter` contains the counters of its worker, if it has one.
     pub fn of(bank: &Bank, meter: &Arc<Meter>, readiness: &Arc<Readiness>) -> Self {
         let (mut of_bank, mut standard) = (Registry::with_prefix(PREFIX), Registry::default());
         let collectors: [Box<dyn Collector>; 12] = [
@@ -56,12 +56,12 @@ impl ProcessMetrics {
         Self { of_bank, standard }
     }
 
-    /// Returns the registry of the metrics of the bank, for more of them.
+    /// Returns the registry of the metrics of the bank, to register further collectors.
     pub const fn of_bank(&mut self) -> &mut Registry {
         &mut self.of_bank
     }
 
-    /// Returns all metrics.
+    /// Encodes all metrics.
     ///
     /// # Errors
     /// Fails with [`fmt::Error`] when a collector fails.
@@ -70,7 +70,7 @@ impl ProcessMetrics {
     }
 }
 
-/// Returns the families of all metrics that a worker process and a web process have, for their documentation.
+/// Returns the metric families common to worker and web processes, for their documentation.
 pub fn families() -> Vec<Family> {
     let counters = work::counters(&Meter::default()).map(|(family, _)| family).collect::<Vec<_>>();
     let families = work::FAMILIES.into_iter().chain(store::FAMILIES).chain(state::FAMILIES);

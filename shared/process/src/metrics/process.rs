@@ -1,4 +1,4 @@
-//! The build of the process, its log, and its use of CPU, memory and files. The names of the latter are those of all Prometheus clients
+//! Metrics of the process: its build, its log, and its use of CPU, memory and files. The latter have the standard names
 //! (<https://prometheus.io/docs/instrumenting/writing_clientlibs/#process-metrics>).
 
 use std::fmt;
@@ -31,11 +31,10 @@ static STARTED: Family =
     Family::gauge("process_start_time_seconds", &[], "Start of the process, as a Unix time").standard();
 static THREADS: Family = Family::gauge("process_threads", &[], "Threads").standard();
 
-/// The families of this file.
 pub(super) static FAMILIES: [&Family; 9] =
     [&BUILD, &LOG_LINES_LOST, &CPU, &OPEN_FILES, &FILES_MAX, &VIRTUAL, &RESIDENT, &STARTED, &THREADS];
 
-/// Collects the build.
+/// Collects version and commit.
 #[derive(Debug)]
 pub struct BuildCollector;
 
@@ -47,7 +46,7 @@ impl Collector for BuildCollector {
     }
 }
 
-/// Collects the lost lines of the log.
+/// Collects the number of lost log lines.
 #[derive(Debug)]
 pub struct LogCollector;
 
@@ -57,7 +56,7 @@ impl Collector for LogCollector {
     }
 }
 
-/// Collects the use of CPU, memory and files, as far as the operating system reports it.
+/// Collects the use of CPU, memory and files, where the operating system reports it.
 #[derive(Debug)]
 pub struct ProcessCollector;
 
@@ -72,14 +71,12 @@ impl Collector for ProcessCollector {
     }
 }
 
-/// What the process has used.
 struct Usage {
-    /// CPU time in milliseconds.
     cpu_ms: i64,
     gauges: [(&'static Family, u64); 6],
 }
 
-/// Reads what this process uses; `None` if the operating system does not report it.
+/// Reads the resource usage of this process; `None` if the operating system does not report it.
 #[cfg(target_os = "linux")]
 fn usage() -> Option<Usage> {
     use procfs::process::{LimitValue, Process};

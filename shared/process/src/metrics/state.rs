@@ -1,4 +1,4 @@
-//! Gate, readiness, posting times and traces.
+//! Metrics of the gate, readiness, posting times and traces.
 
 use std::fmt;
 use std::sync::Arc;
@@ -41,7 +41,6 @@ static SPANS_EXPORTED: Family = Family::counter(
     "Spans of the batches that the collector answered with success; of the others, the last seconds wait, and all older ones were lost",
 );
 
-/// The families of this file.
 pub(super) static FAMILIES: [&Family; 6] =
     [&GATE_HELD, &GATE_CHANGED, &READY, &LATENCY, &SPANS_RECORDED, &SPANS_EXPORTED];
 
@@ -60,7 +59,7 @@ impl Collector for GateCollector {
     }
 }
 
-/// Collects which parts are available.
+/// Collects the availability of each part.
 pub struct ReadinessCollector(pub Arc<Readiness>);
 
 impl fmt::Debug for ReadinessCollector {
@@ -96,7 +95,7 @@ impl Collector for LatencyCollector {
     }
 }
 
-/// Collects the numbers of spans.
+/// Collects the numbers of recorded and exported spans.
 pub struct TracesCollector(pub Arc<Tracer>);
 
 impl fmt::Debug for TracesCollector {

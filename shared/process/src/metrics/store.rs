@@ -1,4 +1,4 @@
-//! What this process asks of the store, and how their clocks differ.
+//! Metrics of store requests, of the store's disk, its backups, and the clock skew between process and store.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -59,7 +59,6 @@ static BACKUP_CURRENT: Family = Family::gauge(
     "1 while the newest scheduled backup is recent enough, 0 after a failure until one is taken; missing without backup-folder",
 );
 
-/// The families of this file.
 pub(super) static FAMILIES: [&Family; 11] = [
     &OPERATIONS,
     &DURATIONS,
@@ -78,7 +77,7 @@ const fn labels(operation: &Operation) -> [(&'static str, &'static str); 2] {
     [("service", operation.service.code()), ("operation", operation.name)]
 }
 
-/// Collects the count of storage operations, their durations and their failures.
+/// Collects counts, durations and failures of storage operations.
 #[derive(Debug)]
 pub struct OperationsCollector(pub Arc<StorageOperations>);
 
@@ -101,7 +100,7 @@ impl Collector for OperationsCollector {
     }
 }
 
-/// Collects the space of an embedded store, as it was last read.
+/// Collects the disk space of an embedded store, as last measured.
 #[derive(Debug)]
 pub struct DiskCollector(pub Arc<Meter>);
 
@@ -116,7 +115,7 @@ impl Collector for DiskCollector {
     }
 }
 
-/// Collects the scheduled backups; nothing without them.
+/// Collects the scheduled backups; nothing if there are none.
 #[derive(Debug)]
 pub struct BackupCollector(pub Arc<Meter>);
 
@@ -130,7 +129,7 @@ impl Collector for BackupCollector {
     }
 }
 
-/// Collects the range of the clock skew; nothing while it is unknown.
+/// Collects the bounds of the clock skew; nothing while it is unknown.
 #[derive(Debug)]
 pub struct ClockCollector(pub Arc<StoreClock>);
 
@@ -146,17 +145,17 @@ impl Collector for ClockCollector {
     }
 }
 
-/// Collects the cost of the storage operations of this process, by kind of price. For stores that cost money.
+/// Collects the price of this process's storage operations by kind, for stores that charge for requests.
 #[derive(Debug)]
 pub struct PriceCollector {
-    /// Operations of this process.
+    /// Storage operations of this process.
     pub operations: Arc<StorageOperations>,
-    /// Price of each operation.
+    /// Price of each kind of operation.
     pub prices: Prices,
 }
 
 impl PriceCollector {
-    /// Registers the prices of the operations of a bank, if they cost money.
+    /// Registers the collector for a bank, if its storage operations cost money.
     pub fn register(config: &Config, bank: &Bank, registry: &mut Registry) {
         let Some(prices) = config.prices_paid().cloned() else { return };
         registry

@@ -1,4 +1,4 @@
-//! What the worker and the scrubber of this process do.
+//! Metrics of the worker and the scrubber of this process.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -83,7 +83,7 @@ pub(super) static FAMILIES: [&Family; 16] = [
     &OLDEST_ACCEPTED_AGE,
 ];
 
-/// Returns the families of the counters of the worker, with their values.
+/// Returns the metric family and the value of each worker counter.
 pub(super) fn counters(meter: &Meter) -> impl Iterator<Item = (Family, u64)> {
     meter.counters().into_iter().map(|(name, help, counter)| {
         let name = format!("worker_{name}").into();
@@ -91,10 +91,9 @@ pub(super) fn counters(meter: &Meter) -> impl Iterator<Item = (Family, u64)> {
     })
 }
 
-/// A gauge of each queue, and the function that reads it.
 type ListenersGauge = (&'static Family, fn(&Listeners) -> u64);
 
-/// A gauge of what was seen of each queue: its parts of the unit, and the function that reads it.
+/// A gauge of the last observation of each queue: family, reported parts per base unit, and the function that reads the value.
 type ObservedGauge = (&'static Family, u32, fn(&Observed) -> i64);
 
 /// Collects the counters of the worker.
@@ -119,7 +118,6 @@ impl Collector for WorkerCollector {
     }
 }
 
-/// Writes what this process last saw of each queue.
 fn encode_observed(
     listeners: &BTreeMap<QueueName, Listeners>,
     encoder: &mut DescriptorEncoder<'_>,
@@ -142,7 +140,7 @@ fn encode_observed(
     Ok(())
 }
 
-/// Collects what the scrubber does in this process.
+/// Collects the progress of this process's scrubber.
 #[derive(Debug)]
 pub struct ScrubberCollector(pub Arc<ScrubberStatus>);
 
@@ -152,7 +150,7 @@ impl Collector for ScrubberCollector {
         OPERATIONS.count(&mut encoder, operations.get())?;
         FINDINGS.count(&mut encoder, findings.get())?;
         ENQUEUED.count(&mut encoder, enqueued.get())?;
-        // Only the process that scrubs knows the rest.
+        // Only the process that currently scrubs has the following values.
         let Some(report) = self.0.report() else { return Ok(()) };
         if let Some(OpenLetters { count, counted_at }) = self.0.open_letters() {
             DEAD_LETTERS_OPEN.measure(&mut encoder, count)?;

@@ -1,12 +1,12 @@
-//! Readiness of the service, derived from the outcome of its own requests.
+//! Readiness of the service, derived from the results of its own requests.
 //!
-//! A request to the store for each health check would cost money, and could overload a store that is already failing.
-//! Therefore `/readyz` only reads a record. A failed request, of a client or of the worker, records the missing part, and one task
-//! probes that part until it works again. While all parts work, no requests are made to the store.
+//! A store request for each health check would cost money, and could overload a store that is already failing. Therefore
+//! `/readyz` only reads a record. When a request of a client or of the worker fails, the missing part is recorded, and one task
+//! probes it until it works again. While all parts work, no store requests are made.
 //!
-//! The ledger is probed by a read and a write: a store that only answers reads, because its disk is full or its access
-//! is restricted, accepts nothing, and while the process gets no requests, no request would show that. What rights a process
-//! lacks is checked once, at its start, and then until they are assigned.
+//! The ledger is probed by a read and a write. A store whose disk is full or whose access is restricted may answer reads only;
+//! it accepts nothing, and a process without requests would not notice that otherwise. The rights of a process are checked at
+//! its start, and repeatedly while some are missing.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,45 +31,46 @@ use postonce_shared::ports::fault::chain;
 
 use crate::meter::Meter;
 
-/// Name of the value that a probe writes; all processes write the same one.
+/// Name of the value that probes write. All processes write the same value.
 const PROBED_VALUE: &str = "readiness-probe";
 
-/// Number of failed checks of the rights in a row, while the store works and none is known to be missing, after which they count
-/// as complete: requests without a right fail in any case, but a process without an answer to a check would never be ready.
+/// Number of consecutive failed checks of the rights after which the rights count as complete. A failed check counts only if
+/// the store works and no right is known to be missing. Requests without a right fail in any case, but a process whose checks
+/// always fail would never become ready.
 const RIGHTS_CHECKS_MAX: u32 = 12;
 
-/// Time without a part after which the log reports an error.
+/// Duration of an outage after which an error is logged.
 const LONG_OUTAGE: Duration = Duration::from_secs(60);
 
-/// A part that the service needs.
+/// A precondition for readiness.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Part {
     /// The ledger is available.
     Ledger,
     /// The queue is available.
     Queue,
-    /// The process has the rights at the store that it needs.
+    /// The process has the rights that it needs at the store.
     Rights,
     /// The store contains the first API key.
     FirstKey,
     /// The process is registered, so that other processes can ring it.
     ProcessRegistry,
-    /// The secret of the process is that of the other processes.
+    /// The process has the same secret as the other processes.
     Secret,
-    /// The files of an embedded store are those that the process has opened.
+    /// The files of an embedded store are still those that the process has opened.
     Files,
-    /// The file system of the store has room.
+    /// The file system of the store has enough free space.
     Disk,
     /// The TLS certificate is valid.
     Certificate,
-    /// The process does not end soon.
+    /// The process is not about to end.
     Staying,
     /// The process is not draining.
     Running,
 }
 
 impl Part {
-    /// Every part.
+    /// All parts, in the order of `/readyz`.
     pub const ALL: [Self; 11] = [
         Self::Ledger,
         Self::Queue,
@@ -101,8 +102,8 @@ impl Part {
         }
     }
 
-    /// Returns what it means that the part is missing. Without an address for operators, everybody can read this and the names of
-    /// missing roles, so neither may contain a secret.
+    /// Returns the reason that is reported while the part is missing. Without a separate address for operators, everyone can
+    /// read these texts and the names of missing roles, so they must not contain secrets.
     const fn reason(self) -> &'static str {
         match self {
             Self::Ledger => "the ledger does not answer reads and writes",
@@ -127,18 +128,18 @@ impl Part {
 /// A part that is missing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MissingPart {
-    /// The part.
+    /// Which part is missing.
     pub part: Part,
-    /// The time when this was noticed.
+    /// The time at which this was noticed.
     pub since: Timestamp,
-    /// What it means that the part is missing, with its details.
+    /// The reason, with details.
     pub reason: String,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Missing {
     since: Timestamp,
-    /// False for parts that a starting process has not had yet.
+    /// False while a starting process still waits for the part for the first time.
     is_outage: bool,
 }
 
@@ -146,15 +147,15 @@ struct Missing {
 pub struct Readiness {
     world: Arc<dyn World>,
     missing: Arc<Mutex<BTreeMap<Part, Missing>>>,
-    /// What grants the rights that the process lacks.
+    /// Names of the roles or permissions that would grant the missing rights.
     lacking: Mutex<Vec<String>>,
-    /// Number of consecutive checks of the rights that failed while the store worked.
+    /// Number of consecutive failed checks of the rights while the store worked.
     unchecked: AtomicU32,
     changed: Notify,
 }
 
 impl Readiness {
-    /// Creates the record of a starting process: the given parts count as missing until they work.
+    /// Creates the record of a starting process. The given parts count as missing until they work.
     pub fn starting(parts: impl IntoIterator<Item = Part>, world: &Arc<dyn World>) -> Arc<Self> {
         let since = world.now();
         let missing = parts.into_iter().map(|part| (part, Missing { since, is_outage: false })).collect();
@@ -180,7 +181,7 @@ impl Readiness {
         }
         let (code, reason) = (part.code(), part.reason());
         match part {
-            // The process ends as it was asked to.
+            // An intended end of the process is not an outage.
             Part::Staying | Part::Running => tracing::info!(part = code, "Not ready any more: {reason}"),
             Part::Ledger
             | Part::Queue
@@ -198,8 +199,8 @@ impl Readiness {
         self.changed.notify_one();
     }
 
-    /// Records the parts that fail for the worker of this process, and whether its files of the store are intact. Ends with the
-    /// process; spawn it once.
+    /// Records failures of queue and ledger that the worker of this process reports, and whether the files of the store are
+    /// intact. Runs until the process ends; spawn it once.
     pub async fn follow(self: Arc<Self>, meter: Arc<Meter>, mut files: StoreFiles) {
         let lose_when = async |part, unavailable: &Notify| {
             loop {
@@ -221,7 +222,7 @@ impl Readiness {
         join3(queue, lose_when(Part::Ledger, &meter.ledger_unavailable), watching_files).await;
     }
 
-    /// Logs an error when the part is missing for [`LONG_OUTAGE`] without interruption.
+    /// Logs an error if the part stays missing for [`LONG_OUTAGE`].
     fn report_if_long(&self, part: Part, since: Timestamp) {
         let (missing, world) = (Arc::clone(&self.missing), Arc::clone(&self.world));
         let report = async move {
@@ -261,7 +262,7 @@ impl Readiness {
         missing.iter().map(part).collect()
     }
 
-    /// Returns whether the process drains: it finishes work in progress and takes no more.
+    /// Returns whether the process is draining.
     pub fn is_ending(&self) -> bool {
         self.lacks(Part::Running)
     }
@@ -274,8 +275,7 @@ impl Readiness {
         [Part::Ledger, Part::Queue, Part::Rights].into_iter().any(|part| self.lacks(part))
     }
 
-    /// Probes the missing parts until they work, then waits until a part is missing again. Ends with the process;
-    /// spawn it once.
+    /// Probes missing parts until they work, then waits for the next outage. Returns when the process drains; spawn it once.
     pub async fn watch(self: Arc<Self>, store: Store, queue: (QueueName, QueueUse), world: Arc<dyn World>) {
         let mut backoff = STORE_CHECK.start();
         while !self.lacks(Part::Running) {
@@ -310,17 +310,17 @@ impl Readiness {
         }
     }
 
-    /// Reads the ledger, and writes a value beside it.
+    /// Probes the ledger by a read, and by a write to a separate value.
     async fn probe_ledger(&self, store: &Store) -> Result<(), StoreFault> {
         store.ledger.probe().await?;
         let before = store.sync.get(PROBED_VALUE).await?;
         let expected = before.as_ref().map(|Versioned { revision, .. }| revision);
-        // If another process wrote first, the store answers writes as well.
+        // A conflict with another process's write also proves that the store accepts writes.
         let _swapped = store.sync.swap(PROBED_VALUE, expected, &self.world.now().to_string()).await?;
         Ok(())
     }
 
-    /// Records the rights that the process lacks.
+    /// Records the missing rights that a check returned.
     fn checked(&self, lacking: Vec<String>) {
         self.unchecked.store(0, Ordering::Relaxed);
         let is_told = std::mem::replace(&mut *self.lacking.lock(), lacking.clone()) == lacking;
@@ -333,7 +333,7 @@ impl Readiness {
         self.lacked_since_start(Part::Rights);
     }
 
-    /// Records that the rights could not be checked, and whether the store works otherwise.
+    /// Records a failed check of the rights. `works` tells whether the store works otherwise.
     fn unchecked(&self, fault: StoreFault, works: bool) {
         let may_be_complete = works && self.lacking.lock().is_empty();
         if may_be_complete && self.unchecked.fetch_add(1, Ordering::Relaxed) >= RIGHTS_CHECKS_MAX {
@@ -356,7 +356,7 @@ impl Readiness {
         }
     }
 
-    /// Records that a part that a starting process has not had yet does not answer, so this is an outage.
+    /// Turns a part that a starting process is still waiting for into an outage.
     fn lacked_since_start(&self, part: Part) {
         let since = {
             let mut missing = self.missing.lock();

@@ -4,7 +4,7 @@ use postonce_shared::testing::written::Written;
 
 use super::*;
 
-/// Lets the tasks run until they wait.
+/// Runs all tasks until they wait.
 async fn settle() {
     for _ in 0..10 {
         tokio::task::yield_now().await;
@@ -28,7 +28,7 @@ async fn an_outage_is_a_warning_an_error_after_a_minute_and_a_warning_at_its_end
     world.spawn(Arc::clone(&readiness).follow(Arc::clone(&meter), StoreFiles::none()).boxed());
     settle().await;
 
-    // A worker meets it in many transactions. Another part fails from the start on.
+    // The same fault occurs in many transactions of a worker. Another part is missing from the start.
     for _ in 0..100 {
         meter.ledger_unavailable.notify_one();
         settle().await;

@@ -1,4 +1,4 @@
-//! Records what the process accepted and decided, from its counters.
+//! Records the activity of the process from its counters.
 
 use std::pin::pin;
 
@@ -10,7 +10,7 @@ use crate::activity::{ActivityCounts, until_next_end};
 use crate::drain::Drain;
 use crate::meter::Meter;
 
-/// Adds a step to the history of the meter whenever one ends, until the drain starts. Makes no requests to the store.
+/// Adds each completed step to the activity history, until the drain starts. Makes no store requests.
 pub async fn record(bank: &Bank, meter: &Meter, drain: &Drain) {
     let world = &*bank.world;
     meter.activity.begin(world.now());
@@ -21,7 +21,6 @@ pub async fn record(bank: &Bank, meter: &Meter, drain: &Drain) {
     }
 }
 
-/// Returns the counters of the process since its start.
 fn counts(bank: &Bank, meter: &Meter) -> ActivityCounts {
     let decided = |way| bank.latency.decided(way);
     let [immediate, queued, batch] = [decided(Way::Immediate), decided(Way::Queued), decided(Way::Batch)];
@@ -82,7 +81,7 @@ mod tests {
                 test_world.advance(Duration::from_millis(500));
                 settle().await;
             }
-            // The task wakes late: the clock stands still only for it.
+            // The task wakes late, while the clock advances over several steps.
             bank.acceptor.served().accept(9);
             test_world.advance(Duration::from_secs(6));
             settle().await;

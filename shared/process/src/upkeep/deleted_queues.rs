@@ -1,10 +1,9 @@
-//! Restores the work of queues that were deleted, by mistake or by a rule of the storage account.
+//! Restores the work of queues that were deleted by mistake or by a rule of the storage account.
 //!
-//! Messages are only pointers: accepted transactions are in the log. So their work is enqueued again at once, by every process
-//! that notices. All use the same time of the deletion ([`LostQueues`]): a transaction that one of them has enqueued since is
-//! left alone by the others. What a process that ends leaves is continued by the next worker that starts. Without all this, the
-//! next walk of the scrubber finds the transactions. Batches of which messages are lost continue when they are looked after
-//! (`BatchUpkeep` of the worker).
+//! Messages only refer to accepted transactions, which are stored in the log. Every process that notices a deletion therefore
+//! enqueues the work again. All processes use the same deletion time ([`LostQueues`]), and skip transactions that another
+//! process has enqueued since then. If a process ends before it has finished, the next worker that starts continues. Otherwise
+//! the next round of the scrubber would find them. `BatchUpkeep` of the worker continues batches with lost messages.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -34,8 +33,8 @@ pub fn watch(bank: &Bank) {
     bank.world.spawn(watching.boxed());
 }
 
-/// Creates those of the queues that do not exist, in a task, and restores the work that they may have had: they may have been
-/// deleted while no process ran. Only for queues that the bank has used before.
+/// Creates missing queues in a task, and restores their work, because they may have been deleted while no process ran. Only for
+/// queues that the bank has used before.
 pub fn restore_missing(bank: &Bank, queues: Vec<QueueName>) {
     let restoration = Restoration::of(bank);
     let restoring = async move {
@@ -45,13 +44,13 @@ pub fn restore_missing(bank: &Bank, queues: Vec<QueueName>) {
                 missing.insert(name);
             }
         }
-        // Also without missing queues: another process may have ended before it restored the work of those that it created.
+        // Run even if no queue is missing: another process may have created some, and ended before it restored their work.
         restoration.run(missing).await;
     };
     bank.world.spawn(restoring.boxed());
 }
 
-/// Creates those of the queues that do not exist, in a task. Processes that only send may not have the right to create queues.
+/// Creates missing queues in a task. Errors are retried: processes that only send may lack the right to create queues.
 pub fn create(bank: &Bank, queues: Vec<QueueName>) {
     let restoration = Restoration::of(bank);
     let creating = async move {
@@ -90,7 +89,7 @@ impl Restoration {
         }
     }
 
-    /// Enqueues the accepted transactions of lost queues again, with retries until all are examined.
+    /// Enqueues the accepted transactions of lost queues again, and retries until all are examined.
     async fn run(&self, found: BTreeSet<QueueName>) {
         let mut faults = STORE_NEEDED.start();
         while let Err(fault) = self.restore(&found).await {

@@ -1,5 +1,5 @@
-//! Watches the free space of the file system that contains an embedded store. A process on an almost full one is not ready
-//! before its first write fails.
+//! Monitors the free space of the file system of an embedded store. A process is reported as not ready when the file system is
+//! almost full, before its first write fails.
 
 use std::io;
 use std::path::PathBuf;
@@ -20,15 +20,15 @@ use crate::drain::Drain;
 use crate::meter::{DiskBytes, Meter};
 use crate::readiness::{Part, Readiness};
 
-/// Free bytes below which the process is not ready: as many as the write-ahead log usually has.
+/// Free bytes below which the process is not ready: the usual size of the write-ahead log.
 const FREE_BYTES_MIN: u64 = 64 * MIB;
-/// Free bytes below which the log warns.
+/// Free bytes below which a warning is logged.
 const FREE_BYTES_LOW: u64 = 1024 * MIB;
-/// How often the free space is read. It is a system call.
+/// Interval between two readings, each of which is a system call.
 const INTERVAL: Duration = Duration::from_secs(5);
 const MIB: u64 = 1024 * 1024;
 
-/// Watches the free space, and records it, until the drain starts; returns at once for a store on other machines.
+/// Monitors and records the free space until the drain starts. Returns immediately for a store on other machines.
 pub async fn watch(
     storage: &StorageConfig,
     readiness: &Arc<Readiness>,
@@ -46,7 +46,7 @@ pub async fn watch(
         disk.run().await;
         run_every(&disk, INTERVAL, world, drain).await;
     };
-    // A file system that does not answer must not delay the drain.
+    // The drain must not wait for a file system that does not respond.
     select(pin!(drain.started()), pin!(reading)).await;
 }
 
@@ -54,7 +54,7 @@ struct Disk {
     file: PathBuf,
     readiness: Arc<Readiness>,
     meter: Arc<Meter>,
-    /// Whether the log has warned.
+    /// Whether a warning was logged and the space is still low.
     is_low: AtomicBool,
 }
 
@@ -62,10 +62,10 @@ struct Disk {
 impl BackgroundTask for Disk {
     async fn run(&self) {
         let file = self.file.clone();
-        // The file system may not answer.
+        // The file system may not respond.
         let read = tokio::task::spawn_blocking(move || {
             let database = std::fs::metadata(&file).ok().map(|file| file.len());
-            // While there is no log, it has no bytes.
+            // A missing write-ahead log has no bytes.
             let log = std::fs::metadata(log_of(&file)).map_or(0, |file| file.len());
             (free_bytes_beside(&file), database, log)
         });
@@ -82,7 +82,7 @@ impl BackgroundTask for Disk {
 }
 
 impl Disk {
-    /// Records the free bytes; `None` if the file system does not report them.
+    /// Records the free space; `None` if the file system does not report it.
     fn note(&self, free: io::Result<Option<u64>>) {
         let file = self.file.display();
         let free = match free {
@@ -132,7 +132,7 @@ mod tests {
         };
         assert_eq!(missing(Ok(Some(FREE_BYTES_MIN))), []);
         assert_eq!(missing(Ok(Some(FREE_BYTES_MIN - 1))), [Part::Disk]);
-        // What is not known changes nothing.
+        // An unknown value changes nothing.
         assert_eq!(missing(Ok(None)), [Part::Disk]);
         assert_eq!(missing(Err(io::Error::other("no answer"))), [Part::Disk]);
         assert_eq!(missing(Ok(Some(FREE_BYTES_LOW))), []);

@@ -1,10 +1,9 @@
-//! Keeps the entry of this process in the process registry, so that other processes can ring it, and learn from its
-//! entry whether it ended during an attempt to do the work of a message alone
-//! ([`Attempts`](postonce_shared::cluster::attempts::Attempts)).
+//! Keeps the registry entry of this process. Other processes use it to ring this one, and to detect that it ended while it
+//! tried the work of a message alone ([`Attempts`](postonce_shared::cluster::attempts::Attempts)).
 //!
-//! The entry is written at the start, renewed rarely, and after an attempt that this process survived although the
-//! message still records it. It is removed when the process stops. The entry of a process that died becomes stale, and
-//! makes the safety polls of other workers frequent until then.
+//! The entry is written at the start and renewed rarely. It is also renewed after an attempt that this process survived
+//! although the message still records the attempt. It is removed when the process stops. The entry of a process that died
+//! becomes stale; until then, the safety polls of other workers are frequent.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,15 +25,15 @@ use tracing::{info, warn};
 
 use crate::drain::{DRAIN_MAX, Drain};
 
-/// Time between two renewals: about a hundred writes a day.
+/// Interval between renewals: about a hundred writes a day.
 const RENEWAL_INTERVAL: Duration = Duration::from_secs(15 * 60);
-/// Time from a renewal for which this process relies on its entry. It is shorter than the validity, because the clocks
-/// of other machines differ.
+/// Time after a renewal during which this process relies on its entry. It is shorter than the validity, because the clocks of
+/// other machines may differ.
 const RELIABLE_FOR: Duration = Duration::from_secs(30 * 60);
-/// Longest time for removing the entry, from the end of the work in progress. An entry that remains becomes stale.
+/// Time limit for removing the entry after the work in progress has ended. An entry that is not removed becomes stale.
 const WITHDRAWAL_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// The registry entry of this process.
+/// Maintains the registry entry of this process.
 pub struct Heartbeat {
     registry: Arc<dyn ProcessRegistry>,
     world: Arc<dyn World>,
@@ -48,7 +47,7 @@ pub struct Heartbeat {
 }
 
 impl Heartbeat {
-    /// Creates the entry of a process of the bank with this id and kind, which listens at `address`.
+    /// Prepares the entry of a process of the bank, which listens at `address`.
     pub fn new(bank: &Bank, (id, kind): (ProcessId, ProcessKind), address: Address) -> Self {
         Self {
             registry: Arc::clone(&bank.store.process_registry),
@@ -63,12 +62,12 @@ impl Heartbeat {
         }
     }
 
-    /// Registers the process, with retries until the store has the entry, and then calls `on_registered`. Renews the
-    /// entry, and removes it when the drain starts, after the work in progress has ended: until then, a hold of the gate is sent to
-    /// this process, and an operator sees whether it acknowledges it.
+    /// Registers the process, retries until the entry is stored, and then calls `on_registered`. Renews the entry until the
+    /// drain starts, and removes it after the work in progress has ended. Until then, a hold of the gate is sent to this
+    /// process, and an operator sees whether it acknowledges it.
     pub async fn keep_registered(&self, drain: &Drain, on_registered: impl FnOnce()) {
-        // In one sequence, so that a late renewal does not undo the removal. The registration also ends in the other
-        // one, because a renewal may be in progress.
+        // Renewal and removal run in sequence, so that a late renewal cannot undo the removal. `late` also ends the
+        // registration, because a renewal may be in progress.
         let registration = async {
             self.register(drain, on_registered).await;
             self.renew(drain).await;
@@ -264,7 +263,7 @@ mod tests {
         join(heartbeat.keep_registered(&drain, || {}), life).await;
     }
 
-    /// A registry that refuses writes while it is down.
+    /// A registry whose writes fail while it is down.
     struct Unreliable {
         inner: Arc<dyn ProcessRegistry>,
         is_down: AtomicBool,

@@ -1,4 +1,4 @@
-//! A process as one of the processes of its bank: their common secret, its registration, and its pings.
+//! Membership of a process in its bank: the shared secret, the registration, and the pings.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use postonce_shared::ports::process_registry::{Address, ProcessKind};
 use super::heartbeat::Heartbeat;
 use crate::drain::Drain;
 
-/// Longest time for which the first ping waits until the gate is read.
+/// Maximum time for which the first ping waits until the gate has been read.
 const GATE_READ_MAX: Duration = Duration::from_secs(5);
 
-/// Establishes the secret during the start: the store may be unavailable.
+/// Establishes the shared secret in a task, because the store may be unavailable at the start.
 pub fn find_secret(bank: &Bank, network: &PeerNetwork) {
     let (secret, sync, world) =
         (Arc::clone(&network.secret), Arc::clone(&bank.store.sync), Arc::clone(&bank.world));
@@ -23,8 +23,7 @@ pub fn find_secret(bank: &Bank, network: &PeerNetwork) {
 }
 
 /// Keeps a process registered, and pings all other processes, until the drain starts. Calls `on_registered` once it is
-/// registered. The pings contain the known epoch of the gate, so that the others learn of a gate that this process held
-/// at its start.
+/// registered. Pings contain the known epoch of the gate, so that others learn of a gate that this process held at its start.
 pub async fn keep_registered(
     bank: &Bank,
     network: &PeerNetwork,

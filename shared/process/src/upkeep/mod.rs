@@ -1,4 +1,4 @@
-//! Periodic work of every process, and its checks at the start.
+//! Periodic tasks of every process, and its checks at the start.
 
 pub mod activity;
 pub mod deleted_queues;

@@ -1,4 +1,4 @@
-//! Records the order numbers of the postings of this process, behind them.
+//! Records the order numbers of this process's postings after they are committed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use tracing::warn;
 use crate::background_task::{BackgroundTask, run_every};
 use crate::drain::Drain;
 
-/// Interval at which the process looks for numbers to record, which costs no operation if there are none.
+/// Interval at which the process checks for numbers to record. A check without any costs no store operation.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 struct Recording(Arc<PostedNumbers>);
@@ -31,11 +31,11 @@ impl BackgroundTask for Recording {
     }
 }
 
-/// Records numbers until the drain starts, unless the store finds every posting by itself.
+/// Records order numbers until the drain starts, unless the store finds every posting by itself.
 pub async fn record(bank: &Bank, drain: &Drain) {
     if !bank.store.order_numbers.contains_every_posting() {
         let recording = Recording(Arc::clone(&bank.posted));
-        // A drain does not wait for the store: what is left is recorded at the end.
+        // The drain does not wait for the store: the remaining numbers are recorded at the end of the process.
         let recording = std::pin::pin!(run_every(&recording, INTERVAL, &*bank.world, drain));
         select(recording, std::pin::pin!(drain.started())).await;
     }

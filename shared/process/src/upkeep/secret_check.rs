@@ -1,11 +1,11 @@
 //! Compares the secret of this process with that of the other processes of the bank.
 //!
-//! The store contains the fingerprint of the secret that signs. A process that signs with another one asks all other processes.
-//! If at least half of the running ones, itself included, refuse its signature, it is not ready: it cannot reply to those in
-//! which clients wait. Otherwise its secret becomes the stored one: that of a bank whose secret was replaced while all processes
-//! were stopped, or of a rotation, in which all others accept the new secret already. So one process with a wrong secret cannot
-//! make two or more others unready, even if it was the only one that could be reached when it started. Of two processes, the
-//! stored secret decides: that of the one that started first.
+//! The store contains the fingerprint of the secret used for signing. A process that signs with another secret sends a request
+//! to all other processes. If at least half of the running processes, itself included, refuse its signature, it is not ready,
+//! because it could not reply to processes in which clients wait. Otherwise its own fingerprint replaces the stored one. That
+//! happens when the secret of a bank was replaced while all processes were stopped, and in a rotation, where all others accept
+//! the new secret already. So a single process with a wrong secret cannot make two or more others unready, even if no other
+//! process was reachable when it started. Of two processes, the one that started first wins, because its fingerprint is stored.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -24,15 +24,14 @@ use tracing::{error, info, warn};
 
 use crate::readiness::{Part, Readiness};
 
-/// Name of the stored value: the fingerprint of the secret that signs.
+/// Name of the stored fingerprint of the signing secret.
 const FINGERPRINT_VALUE: &str = "ring-secret-fingerprint";
-/// Time until the next check while the secret differs, or after a check because of a refused signature.
+/// Interval between checks while the secret differs, and after a refused signature.
 const INTERVAL: Duration = Duration::from_secs(30);
-/// Maximum time for a process to answer.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// Compares the secret in a background task: when it is known, and whenever another process refuses a signature. Until then
-/// `readiness` lacks [`Part::Secret`].
+/// Starts a task that compares the secret once it is known, and again whenever another process refuses a signature. Until the
+/// secrets agree, `readiness` lacks [`Part::Secret`].
 pub fn start(bank: &Bank, network: &PeerNetwork, readiness: &Arc<Readiness>) {
     let check = SecretCheck {
         secret: Arc::clone(&network.secret),
@@ -76,7 +75,7 @@ impl SecretCheck {
         }
     }
 
-    /// Returns whether the other processes have the secret of this one. One read of the store, in most cases.
+    /// Returns whether the other processes have the same secret. In most cases this costs one read of the store.
     async fn is_shared(&self) -> Result<bool, StoreFault> {
         let own = self.secret.get().await.fingerprints();
         let stored = self.sync.get(FINGERPRINT_VALUE).await?;
@@ -96,7 +95,7 @@ impl SecretCheck {
                 info!("Processes sign with the secret {new} now");
                 Ok(true)
             }
-            // Another process wrote first.
+            // Another process was first.
             Swapped::Conflict => {
                 let stored = self.sync.get(FINGERPRINT_VALUE).await?;
                 Ok(stored.is_some_and(|stored| own.contains(&stored.value)))
@@ -104,10 +103,10 @@ impl SecretCheck {
         }
     }
 
-    /// Returns whether as many running processes refuse the signature of this one as accept it, this one included.
+    /// Returns whether at least as many running processes refuse the signature of this process as accept it, itself included.
     async fn is_refused(&self) -> Result<bool, StoreFault> {
         let request = BroadcastRequest::get(STATUS_PATH);
-        // By address: a process that was restarted at its address after crashes answers for each of its entries.
+        // Count by address: a process that was restarted at its address after crashes responds for each of its entries.
         let (mut accept, mut refuse) = (BTreeSet::new(), BTreeSet::new());
         for (entry, answer) in self.broadcast.send(&request, ANSWER_TIME_MAX).await? {
             let (id, address) = (entry.id, entry.address.to_string());
@@ -117,7 +116,7 @@ impl SecretCheck {
                     error!(process = %id, "Process {id} at {address} and this one differ: {fault}");
                     refuse.insert(address);
                 }
-                // It may have ended.
+                // The process may have ended.
                 Err(_) => {}
             }
         }

@@ -1,4 +1,4 @@
-//! Starts and ends the export of traces.
+//! Export of traces over OTLP.
 
 use std::sync::Arc;
 
@@ -14,18 +14,18 @@ use tokio::task::spawn_blocking;
 
 use crate::build;
 
-/// Maximum size of the file with authorities, in bytes.
+/// Maximum size of the file of trusted certificate authorities, in bytes.
 const AUTHORITIES_BYTES_MAX: u64 = 1 << 20;
 
-/// The export of a process, if it is configured.
+/// The trace export of a process, if it is configured.
 #[derive(Debug)]
 pub struct TraceExport(Option<Arc<OtlpExport>>);
 
 impl TraceExport {
-    /// Starts the export if a collector is configured. The traces name the process `service`.
+    /// Starts the export if a collector is configured. The traces contain `service` as the name of the process.
     ///
     /// # Errors
-    /// When the exporter cannot be created: the error names the setting. The collector need not be available.
+    /// Fails if the exporter cannot be created; the error names the setting. The collector need not be available.
     pub fn start(
         service: &'static str,
         config: &Config,
@@ -60,7 +60,7 @@ impl TraceExport {
         Ok(Self(Some(export)))
     }
 
-    /// Sends the last spans, for a short time.
+    /// Sends the remaining spans, within a short time limit.
     pub async fn close(self) {
         if let Some(export) = self.0
             && let Err(failure) = spawn_blocking(move || export.close()).await

@@ -1,9 +1,9 @@
 //! Assigns queues to workers under lasting load, so that the row of an account stays in the cache of one worker.
 //!
-//! A worker with lasting work takes a lease, an entry in one shared value, and renews it while the work lasts. A pure
-//! function ([`is_assigned`]) distributes the queues among the workers whose leases have not expired, so that all
-//! workers that read the same value compute the same assignment. A dead worker is ignored when its lease expires.
-//! Correctness does not depend on leases: two workers that receive from one queue lose cache hits, never money.
+//! A worker with lasting work takes a lease, an entry in one shared value, and renews it while the work lasts. A pure function
+//! ([`is_assigned`]) distributes the queues among the workers whose leases have not expired, so all workers that read the same
+//! value compute the same assignment. The lease of a dead worker expires. Correctness does not depend on leases: when two
+//! workers receive from the same queue, only cache hits are lost.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,14 +20,14 @@ use serde::{Deserialize, Serialize};
 use tracing::debug;
 use uuid::Uuid;
 
-/// Attempts at a write that conflicts with writes of other workers.
+/// Maximum number of attempts at a write that conflicts with writes of other workers.
 const ATTEMPTS_MAX: u32 = 4;
 
-/// The time when the lease of each worker expires.
+/// Expiry time of each worker's lease.
 type Leases = BTreeMap<Uuid, Timestamp>;
 
-/// Returns whether the queue at this index is assigned to the worker. Queues are assigned round-robin to the workers
-/// in the order of their ids; with more workers than queues, workers are assigned round-robin to queues.
+/// Returns whether the queue at this index is assigned to the worker. Queues are assigned round-robin to the workers in the
+/// order of their ids. If there are more workers than queues, workers are assigned round-robin to queues.
 pub fn is_assigned(workers: &[Uuid], worker: Uuid, index: usize, queues: usize) -> bool {
     let Some(mine) = workers.iter().position(|other| *other == worker) else { return workers.is_empty() };
     let modulo = |number: usize, of: usize| number.checked_rem(of);
@@ -41,7 +41,7 @@ pub fn is_assigned(workers: &[Uuid], worker: Uuid, index: usize, queues: usize) 
 #[derive(Serialize, Deserialize)]
 struct Row {
     v: u32,
-    /// Time when the lease of each worker expires, in milliseconds since 1970.
+    /// Expiry time of each worker's lease, in milliseconds since 1970.
     leases: BTreeMap<Uuid, i64>,
 }
 
@@ -52,11 +52,11 @@ const ROW_VERSION: u32 = 1;
 struct View {
     leases: Leases,
     revision: Option<Revision>,
-    /// The holders of leases before the last change, and the time of the change on the clock of the uptime.
+    /// Workers with a lease before the last change, and the uptime at that change.
     before: Option<(Vec<Uuid>, Duration)>,
 }
 
-/// The leases on the queues of one kind of work, as one worker knows them.
+/// The leases on the queues of one kind of work, as last known to one worker.
 pub struct QueueLeases {
     own_id: Uuid,
     name: String,
@@ -68,7 +68,7 @@ pub struct QueueLeases {
 }
 
 impl QueueLeases {
-    /// Creates the leases on the queues of a kind of work. Each lease is valid for `duration`.
+    /// Creates the leases for a kind of work. Each lease is valid for `duration`.
     pub fn new(
         own_id: Uuid,
         kind: &str,
@@ -81,15 +81,15 @@ impl QueueLeases {
         Self { own_id, name, sync, world, duration, queues, view: Mutex::default() }
     }
 
-    /// Returns all queues, in order.
+    /// Returns all queues in order.
     pub fn queues(&self) -> Vec<QueueName> {
         self.queues.lock().clone()
     }
 
-    /// Adds a queue if it is new: another process may be configured with more queues than this one.
+    /// Adds a queue if it is unknown, because another process may be configured with more queues.
     pub fn add(&self, queue: &QueueName) {
         let mut queues = self.queues.lock();
-        // Adds all queues before it as well: the assignment depends on the index of a queue.
+        // Also add the queues before it, because the assignment depends on the index of a queue.
         for partition in 0..=queue.partition() {
             let queue = QueueName::of_partition(queue.kind(), partition);
             if !queues.contains(&queue) {
@@ -104,9 +104,9 @@ impl QueueLeases {
         self.duration.checked_div(2).unwrap_or_default()
     }
 
-    /// Returns whether a queue is assigned to this worker, by the last known value. Without any lease, each queue is
-    /// assigned to every worker. After a change the previous assignment stays valid until the other workers have read
-    /// the change too: for that time a queue may have two workers, but never none.
+    /// Returns whether a queue is assigned to this worker by the last known leases. Without any lease, each queue is assigned
+    /// to every worker. After a change, the previous assignment stays valid until the other workers have read the change.
+    /// During that time a queue may have two workers, but never none.
     pub fn is_mine(&self, queue: &QueueName) -> bool {
         let queues = self.queues();
         let Some(index) = queues.iter().position(|other| other == queue) else { return true };
@@ -121,7 +121,7 @@ impl QueueLeases {
         })
     }
 
-    /// Returns the queues that a lease of this worker assigns to it; none without a lease.
+    /// Returns the queues that are assigned to this worker by its lease; none without a lease.
     pub fn assigned(&self) -> Vec<QueueName> {
         let queues = if self.is_held() { self.queues() } else { Vec::new() };
         queues.into_iter().filter(|queue| self.is_mine(queue)).collect()
@@ -132,15 +132,15 @@ impl QueueLeases {
         self.live().contains_key(&self.own_id)
     }
 
-    /// Returns the time until all known leases of other workers expire; `None` without any. A worker that still has a
-    /// lease after that time has renewed it, and was alive.
+    /// Returns the time until all known leases of other workers have expired; `None` if there are none. A worker whose lease is
+    /// still valid after that time has renewed it, so it was alive.
     pub fn others_expire_in(&self) -> Option<Duration> {
         let now = self.world.now();
         let others = self.live().into_iter().filter(|(worker, _)| *worker != self.own_id);
         others.map(|(_, until)| until.since(now)).max()
     }
 
-    /// Takes a lease, or renews it, with one write unless another worker changed the value.
+    /// Takes or renews a lease. This costs one write unless another worker has changed the value.
     pub async fn renew(&self) {
         let until = self.world.now().after(self.duration);
         self.change(|leases| {
@@ -157,25 +157,25 @@ impl QueueLeases {
         .await;
     }
 
-    /// Reads the leases of other workers.
+    /// Reads the leases again.
     pub async fn refresh(&self) {
         if let Err(fault) = self.load().await {
             debug!("Could not read the leases on queues: {}", chain(&fault));
         }
     }
 
-    /// Removes the leases of other workers from memory until they are read again.
+    /// Forgets the leases of other workers until they are read again.
     pub fn forget_others(&self) {
         let mut view = self.view.lock();
         view.leases.retain(|worker, _| *worker == self.own_id);
-        // The next change reads the value first: it must not remove the leases of others.
+        // The next change must read the value first, so that it does not remove other leases.
         view.revision = None;
     }
 
     fn live(&self) -> Leases {
         let now = self.world.now();
         let mut leases = self.view.lock().leases.clone();
-        // A lease that is longer than possible comes from a wrong clock.
+        // A lease beyond the maximum duration comes from a wrong clock.
         let last = now.after(self.duration.saturating_mul(2));
         leases.retain(|_, until| *until > now && *until <= last);
         leases
@@ -183,7 +183,7 @@ impl QueueLeases {
 
     async fn change(&self, change: impl Fn(&mut Leases) + Send + Sync) {
         if let Err(fault) = self.try_change(change).await {
-            // Only cache hits are lost.
+            // Without the lease, only cache hits are lost.
             debug!("Could not change a lease on queues: {}", chain(&fault));
         }
     }
@@ -212,7 +212,7 @@ impl QueueLeases {
 
     async fn load(&self) -> Result<(), StoreFault> {
         match self.sync.get(&self.name).await? {
-            // An unreadable value is replaced: no work depends on it.
+            // An unreadable value counts as empty and is replaced later: no work depends on it.
             Some(stored) => self.update_view(decode(&stored.value), Some(stored.revision)),
             None => self.update_view(Leases::new(), None),
         }

@@ -86,7 +86,7 @@ async fn queues_are_shared_and_reassigned_when_a_lease_expires() {
     stage.world.advance(DURATION / 2);
     assert_eq!(stage.mine(&one), [0, 1, 2, 3]);
 
-    // A third worker without a lease leaves the queues to the first one until that one releases its lease.
+    // A third worker without a lease leaves the queues to the first one until that lease is released.
     let three = stage.worker(3);
     one.renew().await;
     three.refresh().await;

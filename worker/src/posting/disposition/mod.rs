@@ -1,4 +1,4 @@
-//! Decides what is done with a message, from its receipts and the results of its items. Pure functions.
+//! Decides how a message is handled, from its receipts and the results of its items. Pure functions.
 
 use postonce_shared::domain::decision::Work;
 use postonce_shared::ports::fault::chain;
@@ -9,14 +9,14 @@ use postonce_shared::posting::PostFault;
 pub enum Treatment {
     /// Together with the work of other messages.
     Together,
-    /// The message was received too often and never settled: either it was not tried, or it killed its workers. Its
-    /// single item is posted alone ([`LoneAttempts`](crate::listening::lone_attempts::LoneAttempts)).
+    /// The message was received too often and never settled: either its work was not tried, or it ended its workers. Its single
+    /// item is posted alone ([`LoneAttempts`](crate::listening::lone_attempts::LoneAttempts)).
     Alone,
-    /// As above, with more than one item: the message is split, and the counters of each item start at zero.
+    /// Like [`Self::Alone`], but with several items: the message is split, and the counters of each item start at zero.
     Split,
 }
 
-/// Decides how the work of a message is posted. `receipts` counts this one.
+/// Decides how the work of a message is posted. `receipts` includes the current one.
 pub const fn treat(items: usize, receipts: u32, dequeue_count_max: u32) -> Treatment {
     if receipts <= dequeue_count_max || items == 0 {
         Treatment::Together
@@ -27,10 +27,10 @@ pub const fn treat(items: usize, receipts: u32, dequeue_count_max: u32) -> Treat
     }
 }
 
-/// What is done with a message.
+/// The next step for a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Disposition {
-    /// Its work is final: the message is deleted.
+    /// The work is final: the message is deleted.
     Delete,
     /// The unfinished work is retried later.
     RetryLater {
@@ -39,34 +39,33 @@ pub enum Disposition {
         /// Whether this receipt does not count, because of a transient fault.
         forgive: bool,
     },
-    /// The gate is held: the unfinished work waits in the queue, and can be received as soon as it is released. This receipt does
-    /// not count.
+    /// The gate is held: the unfinished work waits in the queue, and can be received as soon as the gate is released. This
+    /// receipt does not count.
     AwaitRelease {
         /// The unfinished work.
         rest: Vec<Work>,
     },
-    /// The unfinished work is sent again, one item per message, so that a failing item does not affect others.
+    /// The unfinished work is sent again with one item per message, so that a failing item does not affect others.
     Split {
         /// The unfinished work.
         rest: Vec<Work>,
     },
-    /// The message becomes a dead letter for an operator, unless its row is final by now.
+    /// The message becomes a dead letter for an operator, unless its row has become final.
     DeadLetter {
-        /// The single item that cannot be posted.
+        /// The item that cannot be posted.
         item: Box<Work>,
-        /// The reason, as a text for operators.
+        /// The reason for operators.
         reason: String,
     },
 }
 
-/// The result of each item of a message, in order.
+/// The results of the items of a message, in order.
 pub type Results<'a> = &'a [(&'a Work, Result<(), PostFault>)];
 
-/// Decides from the results of the items. `receipts` counts this one.
+/// Decides from the results of the items. `receipts` includes the current one.
 ///
-/// An outage never turns valid work into dead letters, however long it lasts: a receipt with a transient fault does
-/// not count. Only an item that was tried alone becomes a dead letter, since work on the same account that is posted
-/// together can fail together.
+/// An outage of any length never turns valid work into dead letters: a receipt with a transient fault does not count. Only an
+/// item that was tried alone becomes a dead letter, because items on the same account can fail together.
 pub fn choose(results: Results<'_>, receipts: u32, alone: bool, dequeue_count_max: u32) -> Disposition {
     let mut rest: Vec<Work> = Vec::new();
     let (mut transient, mut held) = (false, false);

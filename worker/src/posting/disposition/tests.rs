@@ -42,12 +42,12 @@ fn unknown() -> Result<(), PostFault> {
     Err(PostFault::AccountUnknown)
 }
 
-/// Checks the disposition for the items `1`, `2`, … with these results, and which of them remain.
+/// Checks the disposition for items `1`, `2`, … with these results, and which items remain.
 fn check(results: &[Result<(), PostFault>], receipts: u32, expected: &str) {
     check_as(false, results, receipts, expected);
 }
 
-/// The same for an item that was tried alone.
+/// The same for an item that is tried alone.
 fn check_alone(results: &[Result<(), PostFault>], receipts: u32, expected: &str) {
     check_as(true, results, receipts, expected);
 }
@@ -83,12 +83,12 @@ fn disposition_of_a_message() {
     check(&[Err(PostFault::Contended)], 99, "retry 1 forgiven");
     check(&[Err(PostFault::OrderNumbers(OrderNumberFault::Contended))], 99, "retry 1 forgiven");
     check_alone(&[outage()], 99, "retry 1 forgiven");
-    // The work waits for the release of the gate, and is received as soon as it is released.
+    // The work waits until the gate is released, and can be received immediately then.
     check(&[Err(PostFault::GateHeld)], 1, "await 1");
     check(&[Ok(()), Err(PostFault::GateHeld), unknown()], 99, "await 2,3");
     check(&[Err(PostFault::GateHeld), outage()], 99, "retry 1,2 forgiven");
     check_alone(&[Err(PostFault::GateHeld)], 99, "await 1");
-    // A permanent fault is counted, then its item is tried alone, then it becomes a dead letter.
+    // A permanent fault counts. Its item is then tried alone, and finally becomes a dead letter.
     check(&[unknown()], 4, "retry 1 counted");
     check(&[unknown()], 99, "retry 1 counted");
     check_alone(&[unknown()], 6, "dead 1: the account does not exist");

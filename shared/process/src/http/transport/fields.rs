@@ -1,33 +1,30 @@
-//! The number of fields in a compressed block (HPACK, RFC 7541, section 6), which passes in parts of any size. A byte may stand for a
-//! field, and a field takes about a hundred bytes of memory, so the size of a block bounds nothing.
+//! Counts the header fields of a compressed block (HPACK, RFC 7541, section 6) that passes in parts of any size. One byte may
+//! encode a field, and a field takes about a hundred bytes of memory, so the size of a block does not bound its memory.
 
-/// What comes next in a block.
+/// What the next bytes of a block are.
 #[derive(Debug, Clone, Copy)]
 enum Next {
     /// The first byte of a field.
     Field,
-    /// More bytes of an integer, and what it is.
+    /// More bytes of an integer.
     Integer { value: u64, shift: u32, of: Integer },
-    /// The length of a text, and whether it is a name.
+    /// The first byte of the length of a string.
     Length { is_name: bool },
-    /// This number of bytes of a text.
+    /// The remaining bytes of a string.
     Text { left: u64, is_name: bool },
 }
 
-/// What an integer is.
+/// Meaning of an integer.
 #[derive(Debug, Clone, Copy)]
 enum Integer {
-    /// The place of a field in a table.
+    /// Index of a field in a table.
     Field,
-    /// The place of a name in a table; zero, if the name follows.
+    /// Index of a name in a table; zero if the name follows as a string.
     Name,
-    /// The new size of the table.
     TableSize,
-    /// The length of a text.
     Length { is_name: bool },
 }
 
-/// Counts the fields of a block.
 #[derive(Debug)]
 pub(super) struct FieldCount {
     next: Next,
@@ -35,12 +32,11 @@ pub(super) struct FieldCount {
 }
 
 impl FieldCount {
-    /// Begins a block.
     pub(super) const fn new() -> Self {
         Self { next: Next::Field, fields: 0 }
     }
 
-    /// Takes the next bytes of the block. Returns the number of fields that have begun.
+    /// Reads the next bytes of the block. Returns the number of fields that have begun so far.
     pub(super) fn take(&mut self, mut bytes: &[u8]) -> usize {
         while let Some((first, rest)) = bytes.split_first() {
             bytes = rest;
@@ -64,7 +60,7 @@ impl FieldCount {
         self.fields
     }
 
-    /// Begins a field, or a change of the table.
+    /// Begins a field or a change of the table size.
     const fn begin(&mut self, first: u8) -> Next {
         if first & 0xe0 == 0x20 {
             return integer(first, 0x1f, Integer::TableSize);
@@ -80,7 +76,7 @@ impl FieldCount {
     }
 }
 
-/// Begins an integer (section 5.1) in the last bits of a byte.
+/// Begins an integer (section 5.1) with the low bits of a byte.
 const fn integer(first: u8, bits: u8, of: Integer) -> Next {
     let value = first & bits;
     if value < bits {
@@ -95,7 +91,7 @@ const fn widened(byte: u8) -> u64 {
     byte as u64
 }
 
-/// What follows an integer.
+/// Returns what follows an integer.
 const fn after(value: u64, of: Integer) -> Next {
     match of {
         Integer::Field | Integer::TableSize => Next::Field,
@@ -104,11 +100,11 @@ const fn after(value: u64, of: Integer) -> Next {
     }
 }
 
-/// A text of which this number of bytes is left.
+/// Returns what follows when `left` bytes of a string remain.
 const fn text(left: u64, is_name: bool) -> Next {
     match (left, is_name) {
         (1.., _) => Next::Text { left, is_name },
-        // Its value follows.
+        // The value follows its name.
         (0, true) => Next::Length { is_name: false },
         (0, false) => Next::Field,
     }
@@ -122,13 +118,13 @@ mod tests {
     fn fields_are_counted_in_each_form_however_the_bytes_are_cut() {
         let long = "v".repeat(300);
         let block = [
-            // Indexed: one byte, and an integer of three bytes.
+            // Indexed: in one byte, and as an integer of three bytes.
             &[0x82, 0xff, 0x80, 0x01][..],
-            // The size of the table.
+            // A change of the table size.
             &[0x3f, 0xe1, 0x1f],
-            // With the index of its name, and with its name; the value is empty.
+            // With an indexed name; with a literal name and an empty value.
             &[0x41, 0x03, b'a', b'b', b'c', 0x40, 0x01, b'x', 0x00],
-            // Not indexed, never indexed.
+            // Without indexing, and never indexed.
             &[0x00, 0x02, 0x80, 0x81, 0x01, 0x82, 0x1f, 0x05, 0x01, 0x90],
             // A long value: 127 + 173.
             &[0x04, 0x7f, 0xad, 0x01],

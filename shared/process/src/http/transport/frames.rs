@@ -1,24 +1,22 @@
-//! The frames of an HTTP/2 connection, as they pass (RFC 9113, section 4.1). Only their heads are read.
+//! Frames of an HTTP/2 connection (RFC 9113, section 4.1), read as they pass. Only their headers are parsed.
 
-/// Size of the head of a frame.
 const HEAD_BYTES: usize = 9;
 
-/// The type of a frame, as far as it matters here.
+/// Type of a frame, where it matters here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// A part of a body.
+    /// Part of a body.
     Data,
-    /// The begin of the fields of a request or a response, or of its trailers.
+    /// First header fields of a request or a response, or trailers.
     Headers,
-    /// The end of a stream before its time.
+    /// Termination of a stream before its end.
     ResetStream,
     /// Parameters of the connection.
     Settings,
-    /// More credit for bodies.
+    /// Flow control credit for bodies.
     WindowUpdate,
-    /// More fields.
+    /// More header fields.
     Continuation,
-    /// Any other type.
     Other,
 }
 
@@ -36,15 +34,13 @@ impl Kind {
     }
 }
 
-/// The head of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct FrameHead {
     /// Size of the payload in bytes.
     pub(super) length: usize,
-    /// The type.
     pub(super) kind: Kind,
     flags: u8,
-    /// The stream; zero is the connection.
+    /// The stream, or zero for the connection.
     pub(super) stream: u32,
 }
 
@@ -59,17 +55,17 @@ impl FrameHead {
         }
     }
 
-    /// Whether the sender sends no further frame with a body or with fields on the stream.
+    /// Whether the sender will send no further frame with a body or fields on the stream.
     pub(super) const fn ends_stream(self) -> bool {
         matches!(self.kind, Kind::Data | Kind::Headers) && self.flags & 0x1 != 0
     }
 
-    /// Whether the fields of a request end with the frame.
+    /// Whether this frame completes the fields of a request.
     pub(super) const fn ends_fields(self) -> bool {
         self.flags & 0x4 != 0
     }
 
-    /// Whether a part of the payload is padding, which is in no window of some implementations.
+    /// Whether the payload contains padding, which some implementations do not count as credit.
     pub(super) const fn is_padded(self) -> bool {
         self.flags & 0x8 != 0
     }
@@ -80,19 +76,19 @@ const fn u32_of(bytes: [u8; 4]) -> usize {
     u32::from_be_bytes(bytes) as usize
 }
 
-/// The fields in the payload of a frame that passes in parts (RFC 9113, sections 6.2 and 6.10).
+/// The header fields in the payload of a frame that passes in parts (RFC 9113, sections 6.2 and 6.10).
 #[derive(Debug, Default)]
 pub(super) struct FieldPart {
-    /// Bytes before the fields: the length of the padding, and the priority.
+    /// Bytes before the fields: the padding length and the priority.
     before: usize,
-    /// Whether the length of the padding is still to come.
+    /// Whether the padding length is still to be read.
     is_padded: bool,
-    /// Bytes of the fields, and of the padding as long as its length is not known.
+    /// Remaining bytes of the fields, with the padding until its length is known.
     left: usize,
 }
 
 impl FieldPart {
-    /// The fields in the payload of a frame, which has none if it is of another type.
+    /// Returns the fields of a frame; none for frames of other types.
     pub(super) fn of(head: FrameHead) -> Self {
         if head.kind == Kind::Continuation {
             return Self { left: head.length, ..Self::default() };
@@ -118,28 +114,28 @@ impl FieldPart {
     }
 }
 
-/// Finds the heads of frames in bytes that pass in parts of any size.
+/// Finds frame headers in bytes that pass in parts of any size.
 #[derive(Debug)]
 pub(super) struct FrameReader {
     head: [u8; HEAD_BYTES],
-    /// How much of the head is known.
+    /// Number of header bytes read so far.
     known: usize,
-    /// Bytes until the next head.
+    /// Bytes until the next header.
     skipped: usize,
 }
 
 impl FrameReader {
-    /// Begins before a number of bytes that are no frames.
+    /// Starts before `bytes` bytes that are not frames.
     pub(super) const fn after(bytes: usize) -> Self {
         Self { head: [0; HEAD_BYTES], known: 0, skipped: bytes }
     }
 
-    /// How many bytes of the payload of the last frame are still to come.
+    /// Returns how many bytes of the last frame's payload are still to come.
     pub(super) const fn left(&self) -> usize {
         self.skipped
     }
 
-    /// Reads the next bytes of the payload of the last frame, and removes them.
+    /// Removes and returns the next bytes of the last frame's payload.
     pub(super) fn payload<'b>(&mut self, bytes: &mut &'b [u8]) -> &'b [u8] {
         let (payload, rest) = bytes.split_at(self.skipped.min(bytes.len()));
         self.skipped = self.skipped.saturating_sub(payload.len());
@@ -147,7 +143,7 @@ impl FrameReader {
         payload
     }
 
-    /// Reads the next bytes up to the end of the next head, and removes them. `None` if they end before.
+    /// Removes bytes up to the end of the next frame header. Returns `None` if the bytes end before.
     pub(super) fn next(&mut self, bytes: &mut &[u8]) -> Option<FrameHead> {
         self.payload(bytes);
         let rest = *bytes;
@@ -165,8 +161,8 @@ impl FrameReader {
     }
 }
 
-/// Returns the first frame of a server with one more parameter, and its size before. `None` if the bytes do not begin with a
-/// whole frame of settings.
+/// Returns the server's first frame with one more parameter, and the original size of the frame. `None` if the bytes do not
+/// begin with a complete SETTINGS frame.
 pub(super) fn with_setting(bytes: &[u8], setting: u16, value: u32) -> Option<(Vec<u8>, usize)> {
     let mut rest = bytes;
     let head = FrameReader::after(0).next(&mut rest)?;

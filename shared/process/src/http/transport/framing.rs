@@ -1,30 +1,29 @@
-//! Where the head of a request over HTTP/1.1 ends, and its body in chunks (RFC 9112, sections 2.2 and 7.1), in bytes that pass in parts of
-//! any size. What the framework refuses is not looked at closely: then the connection ends.
+//! Finds the end of the head of an HTTP/1.1 request and of a chunked body (RFC 9112, sections 2.2 and 7.1) in bytes that pass
+//! in parts of any size. Input that the framework refuses is not parsed exactly, because the connection ends then.
 
 use memchr::{memchr, memchr_iter};
 
-/// The head of a request, as far as it has passed.
+/// Parser for the head of a request.
 #[derive(Debug, Default)]
 pub(super) struct Head {
-    /// Whether its last line has bytes besides line ends.
+    /// Whether the current line has bytes other than line ends.
     has_bytes: bool,
-    /// Whether it has a line: lines without bytes before the first one are no part of it.
+    /// Whether a line has passed. Empty lines before the first one are not part of the head.
     has_lines: bool,
     bytes: usize,
 }
 
 impl Head {
-    /// How many bytes of it have passed.
     pub(super) const fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Whether a part of it has passed.
+    /// Whether a part of the head has passed.
     pub(super) const fn has_begun(&self) -> bool {
         self.has_bytes || self.has_lines
     }
 
-    /// Takes the next bytes. Returns where the head ends, if it does.
+    /// Reads the next bytes. Returns the position at which the head ends, if it does.
     pub(super) fn take(&mut self, bytes: &[u8]) -> Option<usize> {
         self.bytes = self.bytes.saturating_add(bytes.len());
         let has_bytes = |part: &[u8]| part.iter().any(|byte| *byte != b'\r');
@@ -43,16 +42,16 @@ impl Head {
     }
 }
 
-/// A body in chunks, as far as it has passed.
+/// Parser for a chunked body.
 #[derive(Debug)]
 pub(super) enum Chunks {
-    /// The line with the size of a chunk, of which these digits have passed.
+    /// The line with the size of a chunk, as read so far.
     Size { size: u64, has_ended: bool },
-    /// A chunk, of which this number of bytes is left.
+    /// Remaining bytes of a chunk.
     Content(u64),
-    /// The end of the line behind a chunk.
+    /// The end of the line after a chunk.
     End,
-    /// The lines behind the last chunk. Whether the last one has bytes besides its end.
+    /// The lines after the last chunk. Whether the current one has bytes other than line ends.
     Trailers(bool),
     /// The whole body has passed.
     Passed,
@@ -65,7 +64,7 @@ impl Default for Chunks {
 }
 
 impl Chunks {
-    /// Takes the next bytes. Returns how many of them belong to the body.
+    /// Reads the next bytes. Returns how many of them belong to the body.
     pub(super) fn take(&mut self, bytes: &[u8]) -> usize {
         let mut taken = 0_usize;
         while let Some(rest) = bytes.get(taken..).filter(|rest| !rest.is_empty()) {
@@ -91,7 +90,7 @@ impl Chunks {
         taken
     }
 
-    /// Takes a part of a line.
+    /// Reads a part of a line.
     fn line(&mut self, part: &[u8], is_end: bool) {
         match self {
             Self::Size { size, has_ended } => {
@@ -117,7 +116,6 @@ impl Chunks {
         }
     }
 
-    /// Whether the whole body has passed.
     pub(super) const fn has_passed(&self) -> bool {
         matches!(self, Self::Passed)
     }

@@ -1,11 +1,11 @@
-//! The transport of a connection: the socket, with TLS or not, and the bounds that the framework does not have.
+//! The transport of a connection: its socket, with or without TLS, and limits that the framework lacks.
 //!
-//! - While the client takes nothing of what is sent to it, nothing is read from it: otherwise it could ask for one answer after
-//!   another, and all of them would wait in memory.
-//! - Over HTTP/1.1 the next request is handed over when the one before is answered ([`turns`]).
-//! - Heads that have not arrived completely are counted, so that all of them together are bounded.
-//! - Over HTTP/2 the number of open streams is bounded, and the frames that take memory without using credit ([`streams`]).
-//! - The kernel holds only a little that is not yet sent.
+//! - While the client takes none of the bytes sent to it, nothing is read from it. Otherwise it could send one request after
+//!   another, and all responses would wait in memory.
+//! - Over HTTP/1.1, a request is handed over only when the previous one is answered ([`turns`]).
+//! - Incomplete request heads are counted, so that their total size is bounded.
+//! - Over HTTP/2, the number of open streams is bounded, and so are frames that take memory without using credit ([`streams`]).
+//! - The kernel buffers only few unsent bytes.
 
 mod fields;
 mod frames;
@@ -30,16 +30,15 @@ use super::client_socket::ClientSocket;
 use super::connections::Connection;
 use super::under_way::InTurn;
 
-/// Bytes that the kernel takes beyond those that are under way to the client.
+/// Unsent bytes that the kernel buffers for a connection (`TCP_NOTSENT_LOWAT`).
 const UNSENT_BYTES_MAX: u32 = 64 * 1024;
-/// Bytes of a connection that are encrypted and not yet taken by the kernel; about. What is written at once fits.
+/// Approximate limit of encrypted bytes of a connection that the kernel has not yet taken. A single write fits.
 const ENCRYPTED_BYTES_MAX: usize = 8 * 1024;
-/// Bytes that are read at once over HTTP/1.1 while the head of a request is awaited: what belongs to later requests is copied, and
-/// kept.
+/// Maximum size of a read over HTTP/1.1 while the head of a request is awaited. Bytes of later requests are copied and kept.
 const HEAD_READ_BYTES: usize = 2 * 1024;
 /// The parameter `SETTINGS_MAX_CONCURRENT_STREAMS` (RFC 9113, section 6.5.2).
 const MAX_CONCURRENT_STREAMS: u16 = 0x3;
-/// The protocol of an HTTP/2 connection (RFC 9113, section 3.2).
+/// ALPN protocol name of HTTP/2 (RFC 9113, section 3.2).
 const HTTP2: &[u8] = b"h2";
 
 enum Socket {
@@ -68,28 +67,28 @@ impl Socket {
     }
 }
 
-/// One connection of a client.
+/// The transport of one client connection.
 pub struct Transport {
     socket: Socket,
-    /// Over HTTP/2.
+    /// Set over HTTP/2 only.
     streams: Option<Streams>,
-    /// Over HTTP/1.1.
+    /// Used over HTTP/1.1 only.
     held: Held,
-    /// The first frame of the server, with the number of streams, as far as it is not yet sent. `None` before it was written.
+    /// Unsent rest of the server's first frame, with the added limit of streams. `None` before the frame was written.
     first: Option<Vec<u8>>,
-    /// Whether the client takes nothing at the moment.
+    /// Whether the last write was blocked because the client takes nothing.
     is_blocked: bool,
-    /// Who waits for a read until then.
+    /// The task to wake for a read when writes continue.
     reader: Option<Waker>,
 }
 
 impl Transport {
-    /// Takes a connection without TLS, which is always HTTP/1.1.
+    /// Creates the transport of a connection without TLS, which is always HTTP/1.1.
     pub(super) fn plain(socket: ClientSocket) -> Self {
         Self::over(Socket::Plain(socket), None)
     }
 
-    /// Takes a connection with TLS after the handshake, in which the protocol was chosen.
+    /// Creates the transport of a TLS connection after the handshake, which has chosen the protocol.
     pub(super) fn tls(mut socket: TlsStream<ClientSocket>) -> Self {
         let (_, session) = socket.get_mut();
         session.set_buffer_limit(Some(ENCRYPTED_BYTES_MAX));
@@ -112,28 +111,25 @@ impl Transport {
         transport
     }
 
-    /// The socket.
     fn tcp(&self) -> &TcpStream {
         self.socket.client().tcp()
     }
 
-    /// What is known of the connection.
+    /// The shared state of the connection.
     pub(super) fn connection(&self) -> &Arc<Connection> {
         self.socket.client().connection()
     }
 
-    /// The address of the client.
     pub(super) fn peer_address(&self) -> Option<SocketAddr> {
         self.tcp().peer_addr().ok()
     }
 
-    /// Whether it speaks HTTP/2.
     pub(super) const fn is_http2(&self) -> bool {
         self.streams.is_some()
     }
 
-    /// Whether a read has to wait, over HTTP/1.1 for the begin of the request whose head was handed over or for its answer, and over
-    /// HTTP/2 for the begin of those before.
+    /// Whether a read has to wait. Over HTTP/1.1, it waits until the request whose head was handed over has begun, or until it
+    /// is answered. Over HTTP/2, it waits until earlier requests have begun.
     fn waits(&mut self, context: &mut Context<'_>) -> bool {
         if self.is_blocked {
             self.reader = Some(context.waker().clone());
@@ -149,7 +145,7 @@ impl Transport {
         is_paused
     }
 
-    /// Checks what was received.
+    /// Checks the received bytes against the limits of HTTP/2.
     fn check(&mut self, received: &[u8]) -> io::Result<()> {
         let Some(streams) = &mut self.streams else { return Ok(()) };
         match streams.received(received) {
@@ -188,7 +184,7 @@ impl Transport {
         written
     }
 
-    /// Adds the number of streams to the first frame of the server. Returns the size that it had, once.
+    /// Adds the limit of streams to the server's first frame. Returns the original size of the frame, on the first call only.
     fn replace_first(&mut self, parts: &[IoSlice<'_>]) -> usize {
         if self.streams.is_none() || self.first.is_some() {
             return 0;
@@ -201,7 +197,7 @@ impl Transport {
         size
     }
 
-    /// Sends what is left of the first frame.
+    /// Sends the rest of the first frame.
     fn poll_first(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         while let Some(mut first) = self.first.take_if(|first| !first.is_empty()) {
             let written = self.poll_write_raw(context, &[IoSlice::new(&first)]);

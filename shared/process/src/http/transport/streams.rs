@@ -1,5 +1,5 @@
-//! The bounds of one HTTP/2 connection. The library below the framework has none that can be configured: it accepts any number of
-//! streams, and keeps what it has to send for them until the client takes it.
+//! Limits of one HTTP/2 connection. The library below the framework has no configurable ones: it accepts any number of streams,
+//! and keeps their responses in memory until the client takes them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,27 +9,28 @@ use super::super::under_way::{StreamCounts, Totals};
 use super::fields::FieldCount;
 use super::frames::{FieldPart, FrameHead, FrameReader, Kind};
 
-/// Streams of a connection that are open at the same time: requests whose answer is not yet sent. Clients are told
+/// Maximum number of open streams of a connection: requests whose response is not yet sent. The server announces it to clients
 /// (`SETTINGS_MAX_CONCURRENT_STREAMS`, RFC 9113, section 6.5.2).
 pub(super) const OPEN_MAX: usize = 256;
-/// Size of the fields of a request as they are sent, compressed or not; more than the largest `header-bytes-max`.
+/// Maximum size of the fields of a request as sent, compressed or not; more than the largest `header-bytes-max`.
 const FIELD_BYTES_MAX: usize = 96 * 1024;
-/// Fields of a request: about as many as over HTTP/1.1, where the framework accepts 96.
+/// Maximum number of fields of a request; HTTP/1.1 is similar, where the framework accepts 96.
 const FIELDS_MAX: usize = 128;
-/// Frames of a body without content since the server last gave credit for more.
+/// Maximum number of empty body frames since the server last granted credit.
 const EMPTY_MAX: u32 = 256;
-/// Frames of a body with less than [`SMALL_BYTES`], since then. They take memory, but hardly any credit.
+/// Maximum number of body frames below [`SMALL_BYTES`] since then. They take memory, but hardly any credit.
 const SMALL_MAX: u32 = 16_384;
-/// Size from which a frame of a body takes about as much credit as memory.
+/// Size from which a body frame uses about as much credit as memory.
 const SMALL_BYTES: usize = 32;
-/// Requests that are read before those before them are begun.
+/// Maximum number of requests that are read before earlier ones have begun.
 const UNBEGUN_MAX: usize = 16;
-/// The same for the bytes of their fields: a byte may stand for a field.
+/// The same limit for the bytes of their fields, because one byte may encode a field.
 const UNBEGUN_BYTES_MAX: usize = 8 * 1024;
-/// The bytes with which a client begins (RFC 9113, section 3.4).
+/// Size of the client's connection preface (RFC 9113, section 3.4).
 const PREFACE_BYTES: usize = 24;
 
-/// Which bound a client exceeded. The connection is closed: the library has no state for a stream that it must not see.
+/// The limit that a client exceeded. The connection is closed, because the library has no state for a stream that it must not
+/// see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Excess {
     #[error("it opened more than {OPEN_MAX} streams at the same time")]
@@ -44,25 +45,24 @@ pub(super) enum Excess {
     SmallData,
 }
 
-/// The streams of one connection.
 pub(super) struct Streams {
     incoming: FrameReader,
     outgoing: FrameReader,
     open: BTreeSet<u32>,
-    /// The last stream that was opened: their numbers only grow.
+    /// The last opened stream. Stream numbers only grow.
     last: u32,
     field_bytes: usize,
-    /// Whether the frame that passes, or the one before, is the last one with them.
+    /// Whether the current frame, or the one before it, is the last one with fields.
     has_fields: bool,
     fields: FieldCount,
-    /// Those in the frame that passes.
+    /// The fields in the current frame.
     part: FieldPart,
     empty: u32,
     small: u32,
-    /// Requests, and bytes of their fields, since the last pause.
+    /// Number of requests since the last pause.
     unbegun: usize,
     unbegun_bytes: usize,
-    /// How many reads are still answered with nothing.
+    /// Number of reads that still return pending.
     paused: usize,
     all: Arc<Totals>,
     counts: Arc<StreamCounts>,
@@ -95,17 +95,17 @@ impl Streams {
         &self.counts
     }
 
-    /// Bytes of the fields of a request that have not arrived completely.
+    /// Returns the size of the fields of a request that has not arrived completely.
     pub(super) const fn head_bytes(&self) -> usize {
         let left = self.incoming.left();
         if self.has_fields && left == 0 { 0 } else { self.field_bytes.saturating_sub(left) }
     }
 
-    /// Whether a read has to wait until the requests before it are begun. The library reads as long as there is something to
-    /// read, and hands out one request for each time that there is nothing.
+    /// Whether a read has to wait until earlier requests have begun. The library reads while bytes are available, and hands out
+    /// one request each time a read is pending.
     pub(super) const fn takes_pause(&mut self) -> bool {
         if self.paused == 0 && (self.unbegun >= UNBEGUN_MAX || self.unbegun_bytes >= UNBEGUN_BYTES_MAX) {
-            // Once for each request, and once more without one, after which other tasks run.
+            // One pending read for each request, and one more without a request, after which other tasks run.
             self.paused = self.unbegun.saturating_add(1);
             (self.unbegun, self.unbegun_bytes) = (0, 0);
         }
@@ -114,7 +114,7 @@ impl Streams {
         is_paused
     }
 
-    /// Notes what the client sent. Returns whether it opened a stream.
+    /// Inspects bytes from the client. Returns whether the client opened a stream.
     pub(super) fn received(&mut self, mut bytes: &[u8]) -> Result<bool, Excess> {
         let before = self.last;
         loop {
@@ -125,7 +125,7 @@ impl Streams {
             let Some(head) = self.incoming.next(&mut bytes) else { break };
             self.part = FieldPart::of(head);
             if !matches!(head.kind, Kind::Headers | Kind::Continuation) {
-                // Nothing is between the frames of a head (RFC 9113, section 4.3).
+                // No other frame is allowed between the frames of a head (RFC 9113, section 4.3).
                 self.field_bytes = 0;
             }
             match head.kind {
@@ -139,7 +139,7 @@ impl Streams {
         Ok(self.last != before)
     }
 
-    /// Notes what was sent to the client.
+    /// Inspects bytes sent to the client.
     pub(super) fn sent(&mut self, mut bytes: &[u8]) {
         while let Some(head) = self.outgoing.next(&mut bytes) {
             if head.kind == Kind::WindowUpdate {
@@ -154,7 +154,7 @@ impl Streams {
     fn begin(&mut self, head: FrameHead) -> Result<(), Excess> {
         (self.field_bytes, self.fields) = (0, FieldCount::new());
         self.add_fields(head)?;
-        // Trailers are on a stream that is open already, or not any more.
+        // Trailers belong to a stream that is open or was already closed.
         if head.stream <= self.last {
             return Ok(());
         }

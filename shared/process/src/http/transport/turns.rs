@@ -1,5 +1,5 @@
-//! One request after the other over HTTP/1.1: the framework reads and keeps all requests that a client has sent, also while it
-//! answers the first, so each is handed over when the one before is answered.
+//! Passes on one request at a time over HTTP/1.1. The framework would read and keep all requests that a client has sent while
+//! it answers the first, so each is handed over only when the previous one is answered.
 
 use std::task::Waker;
 
@@ -10,7 +10,7 @@ use tokio::io::ReadBuf;
 use super::super::under_way::InTurn;
 use super::framing::{Chunks, Head};
 
-/// The length of the body that a head announces; 0 if it announces none, or the framework has to look closer.
+/// Returns the length of the body that a head announces; 0 if it announces none, or in a form that is left to the framework.
 fn announced_body(head: &[u8]) -> usize {
     let mut lines = head.split(|byte| *byte == b'\n');
     let length = lines.find_map(|line| {
@@ -21,22 +21,21 @@ fn announced_body(head: &[u8]) -> usize {
     length.and_then(|length| std::str::from_utf8(length).ok()?.parse().ok()).unwrap_or(0)
 }
 
-/// What of the request in progress is received next.
+/// The next part of the request in progress.
 #[derive(Debug)]
 enum Phase {
-    /// Its head.
     Head(Head),
-    /// Nothing before it is begun: there was this number of others. Bytes of its body were handed over with its head.
+    /// Nothing until more than `others` requests have begun. `ahead` bytes of the body were handed over with the head.
     Begin { others: u64, ahead: u64 },
-    /// This number of bytes of its body.
+    /// The remaining bytes of a body with a length.
     Sized(u64),
-    /// Its body in chunks.
+    /// A chunked body.
     Chunked(Chunks),
-    /// Nothing before it is answered.
+    /// Nothing until the request is answered.
     Answer,
 }
 
-/// What was received and not handed over, and what is handed over next.
+/// Received bytes that were not yet handed over, and the part of the request that follows.
 #[derive(Debug)]
 pub(super) struct Held {
     bytes: Bytes,
@@ -50,7 +49,7 @@ impl Default for Held {
 }
 
 impl Held {
-    /// Whether nothing may be handed over until a request is begun or answered. Then `waker` is woken.
+    /// Whether reads must wait until a request has begun or is answered. If so, `waker` is woken then.
     pub(super) fn waits(&mut self, turn: &InTurn, waker: &Waker) -> bool {
         if !self.is_blocked(turn) {
             return false;
@@ -82,12 +81,12 @@ impl Held {
         matches!(self.phase, Phase::Begin { .. } | Phase::Answer)
     }
 
-    /// Whether the head of a request is received next.
+    /// Whether the head of a request comes next.
     pub(super) const fn awaits_head(&self) -> bool {
         matches!(self.phase, Phase::Head(_))
     }
 
-    /// Bytes of the head of a request that has not arrived completely.
+    /// Returns the size of a request head that has not arrived completely.
     pub(super) const fn head_bytes(&self) -> usize {
         match &self.phase {
             Phase::Head(head) => head.bytes(),
@@ -95,12 +94,12 @@ impl Held {
         }
     }
 
-    /// Whether something was received and not handed over.
+    /// Whether no received bytes are held back.
     pub(super) const fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// Hands over what is held, as far as it is its turn.
+    /// Hands over held bytes, up to the end of the current part.
     pub(super) fn hand_over(&mut self, turn: &InTurn, buffer: &mut ReadBuf<'_>) {
         let part = self.bytes.split_to(self.bytes.len().min(buffer.remaining()));
         let before = buffer.filled().len();
@@ -108,14 +107,14 @@ impl Held {
         self.cut(turn, buffer, before);
     }
 
-    /// Holds back what is behind the body of the request in progress, or behind the next head and its body.
+    /// Holds back bytes after the body of the request in progress, or after the next head and its body.
     pub(super) fn cut(&mut self, turn: &InTurn, buffer: &mut ReadBuf<'_>, before: usize) {
         let received = buffer.filled().get(before..).unwrap_or_default();
         let count = match &mut self.phase {
             Phase::Head(head) => match (head.has_begun(), head.take(received)) {
                 (has_begun, Some(end)) => {
                     let (head, behind) = received.split_at(end.min(received.len()));
-                    // A part of a head may begin in the middle of a line.
+                    // The first part of a head may end within a line, so a later part alone cannot be parsed.
                     let is_known = !has_begun && !behind.is_empty();
                     let ahead = if is_known { announced_body(head).min(behind.len()) } else { 0 };
                     let others = turn.begun();
@@ -143,7 +142,7 @@ impl Held {
 mod tests {
     use super::*;
 
-    /// Receives bytes, and returns what is handed over until it waits.
+    /// Receives bytes, and returns those that are handed over until reads must wait.
     fn read(held: &mut Held, turn: &InTurn, received: &[u8]) -> String {
         assert!(!held.waits(turn, Waker::noop()));
         let mut bytes = [0; 256];
@@ -226,7 +225,7 @@ mod tests {
             "also if it was answered before"
         );
         assert_eq!(read(&mut held, &turn, b""), next);
-        // What the framework refuses is not looked into.
+        // Lengths that the framework refuses are not interpreted.
         for length in ["-1", "x", "", "4, 4", "99999999999999999999"] {
             let head = format!("POST /a HTTP/1.1\r\nContent-Length: {length}\r\n\r\n");
             assert_eq!(announced_body(head.as_bytes()), 0, "{length}");
