@@ -1,5 +1,5 @@
-//! Administration without HTTP: queues, dead letters, order numbers, costs, the number of workers, the gate, single
-//! transactions, and the whole bank at once.
+//! Administration, independent of HTTP: queues, dead letters, order numbers, costs, number of workers, gate, look-up
+//! of transactions, and the overview of the bank.
 
 pub mod costs;
 pub mod gate;
