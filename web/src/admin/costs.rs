@@ -56,7 +56,7 @@ impl ProcessReport {
 /// Source of the reports of all processes.
 #[async_trait]
 pub trait WorkerReports: Send + Sync {
-    /// Returns a report of each reachable process, starting with this one. Does not read the operation counts from
+    /// Returns a report of each reachable process, starting with this one. May read the process registry from the store.
     /// the store.
     async fn reports(&self) -> Vec<ProcessReport>;
 }
