@@ -104,7 +104,6 @@ fn may_log_beyond_reach(request: &HttpRequest) -> bool {
     partner.zip(rates).is_none_or(|(partner, rates)| rates.logs_refusal_of(&partner.id))
 }
 
-/// Returns the published error of a response, if it is an error.
 fn published<B>(response: &ServiceResponse<B>) -> Option<Published> {
     Some(error_of(response)?.code().published())
 }

@@ -394,7 +394,6 @@ async fn use_signatures(request: &HttpRequest) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// Checks that the key has a scope.
 fn authorize(grant: &Grant, scope: Scope) -> Result<(), ApiError> {
     if grant.allows(scope) {
         return Ok(());

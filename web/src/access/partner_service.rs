@@ -25,7 +25,6 @@ use crate::access::partner_broadcast::{PartnerBroadcast, PendingNotification};
 use crate::access::partner_terms::{NewKeyTerms, PartnerChangeError, TermsChange};
 use crate::access::scopes::Scope;
 
-/// Number of keys that are read concurrently.
 const READS_AT_ONCE: usize = 8;
 
 /// Result of changing a partner.

@@ -7,7 +7,6 @@ use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::StoredTransaction;
 use postonce_shared::protocol::enquire;
 
-/// Number of partners in one read of their list.
 const PARTNERS_PER_READ: usize = 200;
 
 /// Criterion of a look-up.
@@ -33,7 +32,6 @@ pub async fn find(store: &Store, wanted: Wanted) -> Result<Vec<StoredTransaction
     }
 }
 
-/// Returns the ids of all partners.
 async fn partners(records: &PartnerRecords) -> Result<Vec<PartnerId>, StoreFault> {
     let mut ids: Vec<PartnerId> = Vec::new();
     loop {

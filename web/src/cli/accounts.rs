@@ -19,7 +19,6 @@ use crate::api::{life, respond};
 use crate::cli::ids::parse_account;
 use crate::cli::output::{json, table};
 
-/// Number of accounts in one read of a user's list.
 const ACCOUNTS_PER_READ: usize = 200;
 /// Default number of statement entries.
 const ENTRIES: u16 = 20;

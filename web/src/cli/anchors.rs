@@ -28,7 +28,6 @@ use super::ids::parse_account;
 use super::keys::parse_partner;
 use super::operator::identity;
 
-/// Number of anchors in one read.
 const ANCHORS_LIMIT: usize = 1000;
 
 /// Maximum length of a line in a file with anchors, in bytes. A longer line is split, so it is not a valid anchor.

@@ -60,7 +60,6 @@ struct Setting<'a> {
     from: String,
 }
 
-/// Result of a check.
 #[derive(Debug, Default, Serialize)]
 struct Findings {
     /// Errors that would prevent the service from starting or working.

@@ -83,7 +83,6 @@ pub fn lifetimes(expires_at: Option<Timestamp>, last_used_at: Option<Timestamp>)
     expires.into_iter().chain(used).collect()
 }
 
-/// Default scopes of a key.
 const PARTNER_SCOPES: [Scope; 4] = [Scope::Deposit, Scope::Withdraw, Scope::Read, Scope::Accounts];
 
 /// Runs a command and prints its result.
@@ -137,7 +136,6 @@ pub async fn run(
     Ok(())
 }
 
-/// Describes the state of a key.
 async fn status(service: &PartnerService, record: &ApiKeyRecord) -> anyhow::Result<String> {
     if let Some(at) = record.revoked_at {
         return Ok(format!("revoked {at}"));

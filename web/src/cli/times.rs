@@ -8,7 +8,6 @@ use postonce_shared::domain::time::Timestamp;
 
 /// Maximum number of days until a key expires.
 const DAYS_MAX: i64 = 36_500;
-/// Length of a day.
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Parses a time of RFC 3339.

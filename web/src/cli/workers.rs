@@ -34,7 +34,6 @@ struct Workers {
     processes: Vec<Process>,
 }
 
-/// Registered process, as printed.
 #[derive(Clone, Serialize)]
 struct Process {
     id: String,

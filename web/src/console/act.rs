@@ -15,7 +15,6 @@ use crate::api::translate::limits;
 
 /// Value of a ticked confirmation box.
 pub const CONFIRMED: &str = "yes";
-/// Maximum size of a form, in bytes.
 const BYTES_MAX: usize = 16 * 1024;
 /// Name of the hidden field that contains the token of the session.
 pub const TOKEN: &str = "csrf";

@@ -13,7 +13,6 @@ pub const STREAMS: &str = "/console/live/";
 /// Characters that are percent-encoded in a path segment or a query value: all except the unreserved ones (RFC 3986,
 /// section 2.3).
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
-/// Maximum length of a return address.
 const NEXT_CHARS_MAX: usize = 300;
 
 /// Returns the address of the sign-in page, from which the operator returns to the requested page. `has_ended` tells that

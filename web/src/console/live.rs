@@ -72,7 +72,6 @@ impl Event {
     }
 }
 
-/// State of a stream between two events.
 struct Stream<R> {
     visitor: Rc<Visitor>,
     render: R,

@@ -26,7 +26,6 @@ use crate::api::translate::limits;
 
 /// Maximum size of the form, in bytes: a return address and a key.
 const BYTES_MAX: usize = 1024;
-/// Time limit for receiving the form.
 const TIME_MAX: Duration = Duration::from_secs(3);
 
 /// Shows the sign-in page.

@@ -34,10 +34,8 @@ use crate::metrics::Metrics;
 
 /// Header with the quota of the caller (draft-ietf-httpapi-ratelimit-headers-10).
 const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
-/// Header with the remaining quota.
 const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 
-/// Path of the readiness check.
 const READINESS: &str = "/readyz";
 
 /// Dependencies of [`observe`].

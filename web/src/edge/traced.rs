@@ -16,7 +16,6 @@ use crate::api::noted_payment::NotedPayment;
 use crate::api::soap;
 use crate::edge::request_ids::RequestIds;
 
-/// Prefix of the paths of the API.
 const API: &str = "/v1/";
 
 /// Starts the span of a request to the API. Probes, scrapes, documents and calls of other processes are not traced.

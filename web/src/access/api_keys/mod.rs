@@ -29,7 +29,6 @@ mod first_key_place;
 pub const CONFIGURED_KEY_CHARS_MIN: usize = 16;
 /// Maximum length of a key, in characters. Longer texts are refused without being hashed.
 pub const KEY_CHARS_MAX: usize = 256;
-/// Prefix of generated keys.
 const KEY_PREFIX: &str = "po_";
 /// Number of random bytes in a generated key.
 const KEY_BYTES: usize = 32;
@@ -245,7 +244,6 @@ impl FirstKey {
     }
 }
 
-/// Returns the id of the partner that owns the first key.
 fn bootstrap_partner() -> PartnerId {
     let partner: Result<PartnerId, InvalidPartner> = PartnerId::parse(BOOTSTRAP_PARTNER);
     partner.expect("the constant is a valid partner id")

@@ -31,7 +31,6 @@ pub struct BodyDigest {
     is_empty: bool,
 }
 
-/// A digest in progress.
 enum Hash {
     Sha256(Sha256),
     Sha512(Box<Sha512>),

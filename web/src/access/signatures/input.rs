@@ -8,9 +8,7 @@ use super::base::field_value;
 use super::{SIGNATURE, SIGNATURE_INPUT, invalid};
 use crate::error::ApiError;
 
-/// Maximum number of signatures in a request.
 const SIGNATURES_MAX: usize = 8;
-/// Maximum number of components that a signature covers.
 const COMPONENTS_MAX: usize = 64;
 
 /// Parsed signature that names a key of the partner.

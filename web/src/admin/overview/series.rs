@@ -3,7 +3,6 @@
 use postonce_process::activity::{ActivityCounts, HISTORY_S, STEP, STEP_S, Steps};
 use postonce_shared::domain::time::Timestamp;
 
-/// Maximum number of steps of a series.
 const POINTS_MAX: u16 = 360;
 /// Length of the window over which rates are computed, in seconds.
 const RATE_S: u16 = 10;

@@ -38,7 +38,6 @@ pub const OPERATIONS_PER_SECOND: NonZeroU32 = NonZeroU32::new(500).expect("not z
 const OPERATIONS_PER_SECOND_MAX: u32 = 20_000;
 /// Default of `--overlap-s`. It exceeds the clock differences within a storage account.
 const OVERLAP_S: u64 = 60;
-/// Maximum number of findings that are printed.
 const FINDINGS_SHOWN: usize = 20;
 
 /// Arguments of `backup` on Azure.

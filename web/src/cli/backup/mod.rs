@@ -54,7 +54,6 @@ pub struct BackupCommand {
     copy: CopyTerms,
 }
 
-/// Bytes in a MiB.
 const MIB: u64 = 1024 * 1024;
 
 /// Arguments of `restore`.
@@ -247,7 +246,6 @@ async fn anchor_restore(bank: &Bank, config: &Config) -> Option<String> {
     })
 }
 
-/// Prints a summary of a new backup.
 fn describe(contents: &Contents, out: &mut dyn Write) -> anyhow::Result<()> {
     writeln!(out, "  taken at {}, schema version {}", time(contents.taken_at), contents.schema_version)?;
     writeln!(out, "  {}", inventory(contents))?;

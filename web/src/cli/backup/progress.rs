@@ -14,7 +14,6 @@ use postonce_shared::ports::world::World;
 
 /// Interval of progress lines without a progress bar.
 const LINE_INTERVAL: Duration = Duration::from_secs(10);
-/// Refresh interval of the progress bar.
 const BAR_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Shows the progress on stderr.

@@ -19,7 +19,6 @@ use uuid::Uuid;
 use super::progress::Progress;
 use crate::api::batch_upload::EXPANDED_BYTES_MAX;
 
-/// Size of a piece of the body, in bytes.
 const PIECE_BYTES: usize = 256 * 1024;
 
 /// A format of documents.
@@ -52,7 +51,6 @@ impl DocumentFormat {
     }
 }
 
-/// Argument that names standard input.
 const STANDARD_INPUT: &str = "-";
 /// Folders with names of open files and devices. Results are not written beside such a name.
 const SYSTEM_FOLDERS: [&str; 2] = ["/dev", "/proc"];

@@ -148,7 +148,6 @@ fn checked_key(key: &SecretString, name: &str) -> Result<SecretString, Failure> 
 /// Environment variable with the path of the API key file.
 const KEY_FILE_VARIABLE: &str = "POSTONCE_API_KEY_FILE";
 
-/// Reason why the command failed.
 #[derive(Debug, thiserror::Error)]
 enum Failure {
     #[error("{0}")]

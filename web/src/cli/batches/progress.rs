@@ -12,7 +12,6 @@ use postonce_shared::ports::world::World;
 /// Interval of progress lines without a progress bar.
 const LINE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Current step.
 #[derive(Debug, Default)]
 struct Step {
     name: &'static str,

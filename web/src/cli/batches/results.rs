@@ -41,10 +41,8 @@ impl ResultLine {
     }
 }
 
-/// Names of the columns in CSV.
 const COLUMNS: [&str; 6] = ["line", "message_id", "status", "order_number", "balance_after", "reason"];
 
-/// Writer for one of the two formats.
 enum Output {
     NdJson(BufWriter<File>),
     Csv(Box<csv::Writer<File>>),

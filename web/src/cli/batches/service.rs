@@ -217,7 +217,6 @@ fn retry_after(response: &Response) -> Option<Duration> {
     Some(Duration::from_secs(seconds))
 }
 
-/// Violation of a rule by one field.
 #[derive(Deserialize)]
 struct Violation {
     field: Printable,

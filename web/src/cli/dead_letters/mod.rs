@@ -16,7 +16,6 @@ use serde::Serialize;
 use crate::api::respond;
 use crate::cli::output::{EXIT_CODES, INCOMPLETE, json, table};
 
-/// Number of dead letters in one read.
 const LIST_PAGE: usize = 200;
 /// Maximum number of characters of a reason in a list.
 const REASON_CHARS: usize = 100;
@@ -90,7 +89,6 @@ fn parse_text(text: &str) -> Result<String, &'static str> {
         .ok_or("must contain more than spaces; use --all for all open dead letters")
 }
 
-/// Act on selected dead letters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Act {
     Replay,
@@ -106,7 +104,6 @@ impl Act {
     }
 }
 
-/// Outcome for one dead letter.
 #[derive(Debug, Serialize)]
 struct Resolved {
     id: String,

@@ -34,7 +34,6 @@ use crate::cli::keys::{add_key, key_terms, parse_partner, parse_scope, recorded}
 use crate::cli::times::Expiry;
 use crate::formats::violations;
 
-/// Maximum size of a key material file, in bytes.
 const MATERIAL_BYTES_MAX: u64 = 16 * 1024;
 /// Value that resets a term: the configured rate, or no format.
 const DEFAULT: &str = "default";

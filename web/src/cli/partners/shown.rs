@@ -11,7 +11,6 @@ use crate::access::mandate::KeyDetails;
 use crate::access::partner_service::PartnerService;
 use crate::cli::keys::lifetimes;
 
-/// Number of partners in one read.
 const LIST_PAGE: usize = 200;
 
 /// Prints all partners, one per line.

@@ -31,7 +31,6 @@ use crate::cli::ids::parse_account;
 const CONCURRENCY_MAX: usize = 64;
 /// Interval of progress lines without a progress bar.
 const LINE_INTERVAL: Duration = Duration::from_secs(10);
-/// Refresh interval of the progress bar.
 const BAR_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Arguments of `verify`.
@@ -149,7 +148,6 @@ async fn bar(
     Ok(bar)
 }
 
-/// Output format of findings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
     Text,
@@ -172,7 +170,6 @@ struct Printer<'a> {
     failed: Notify,
 }
 
-/// Finding as a line of JSON.
 #[derive(Serialize)]
 struct FindingLine<'a> {
     r#type: &'static str,
@@ -198,7 +195,6 @@ struct FindingLine<'a> {
     message: String,
 }
 
-/// Summary as a line of JSON.
 #[derive(Serialize)]
 struct SummaryLine {
     r#type: &'static str,

@@ -173,7 +173,6 @@ fn chip(process: &Acknowledgment<'_>) -> Markup {
     }
 }
 
-/// Returns an image of a closed or open gate.
 fn gate_picture(state: PanelState) -> Markup {
     let bars = match state {
         PanelState::Held | PanelState::Unknown => {

@@ -245,7 +245,6 @@ fn live_status() -> Markup {
     }
 }
 
-/// Returns the product logo.
 fn mark() -> Markup {
     html! {
         svg.mark viewBox="0 0 32 32" width="28" height="28" aria-hidden="true" {

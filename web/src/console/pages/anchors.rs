@@ -15,7 +15,6 @@ use crate::console::html::shell::Section;
 use crate::console::page_error::PageError;
 use crate::console::visitor::Visitor;
 
-/// Number of anchors on a page.
 const PAGE_LEN: usize = 50;
 /// Age above which the last anchor is overdue, in seconds. An anchor is made about once a day.
 const OVERDUE_S: u64 = 3 * 86_400;

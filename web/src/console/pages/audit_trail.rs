@@ -17,7 +17,6 @@ use crate::console::html::shell::Section;
 use crate::console::page_error::PageError;
 use crate::console::visitor::Visitor;
 
-/// Number of rows on a page.
 const PAGE_LEN: usize = 100;
 /// Number of characters of a shortened hash.
 const SHORT_CHARS: usize = 10;

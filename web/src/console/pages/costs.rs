@@ -12,9 +12,7 @@ use crate::console::html::shell::Section;
 use crate::console::page_error::PageError;
 use crate::console::visitor::Visitor;
 
-/// Path in the API.
 const API: &str = "/v1/admin/storage-operations";
-/// Number of nano-dollars in a dollar.
 const NANO: u128 = 1_000_000_000;
 /// Number of decimal digits of a nano-dollar in dollars.
 const NANO_DIGITS: usize = 9;

@@ -142,7 +142,6 @@ fn severity_in_words(kind: &str) -> &'static str {
     }
 }
 
-/// Returns advice on a kind of finding.
 fn advice(kind: &str) -> &'static str {
     match kind {
         "overdue" => "Accepted work waits: look at the gate, the queues and the dead letters.",

@@ -19,7 +19,6 @@ use sha2::{Digest as _, Sha256};
 use x509_cert::Certificate;
 use x509_cert::der::Decode as _;
 
-/// Maximum size of a file in bytes.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
 /// Reason for a file whose PEM cannot be parsed.

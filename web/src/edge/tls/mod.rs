@@ -45,7 +45,6 @@ pub struct Tls {
     /// The expiry for which a warning was logged.
     warned_of: Option<Timestamp>,
     clients: Option<Arc<CurrentClients>>,
-    /// Content that was read at startup.
     first: Content,
 }
 
@@ -143,7 +142,6 @@ impl Tls {
     }
 }
 
-/// Certificate for new connections.
 #[derive(Debug)]
 struct CurrentCertificate(RwLock<Arc<CertifiedKey>>);
 

@@ -12,7 +12,6 @@ use crate::console::html::components::{
 use crate::console::html::format::{self, decimal};
 use crate::console::html::shell::Section;
 
-/// Number of characters of a shortened id.
 const SHORT_ID_CHARS: usize = 8;
 
 /// Selection of transactions in a statement.

@@ -22,7 +22,6 @@ use crate::console::html::shell::Section;
 use crate::console::page_error::PageError;
 use crate::console::visitor::Visitor;
 
-/// Number of accounts or transactions on a page.
 const PAGE_LEN: usize = 50;
 
 /// Rights of the session's key to other pages. A page is linked only if the key may read it.
@@ -145,7 +144,6 @@ async fn accounts_of(visitor: &Visitor, user: &str, cursor: Option<&str>) -> Res
     Ok(found.map_or_else(|refusal| refused(&refusal), |page| search::accounts(user, &page)))
 }
 
-/// Explains why the API refused a search.
 fn refused(refusal: &Problem) -> Markup {
     let violations = refusal.violations.iter();
     let violations: Vec<_> = violations.map(|it| (it.field.clone(), it.message.clone())).collect();
@@ -170,7 +168,6 @@ fn signed_amount(of: &Transaction) -> String {
     format!("{sign}{}", format::decimal(&of.amount))
 }
 
-/// Describes the reason of a rejection.
 fn reason_in_words(reason: &str) -> &str {
     match reason {
         "insufficient_funds" => "the withdrawal was more than the balance plus the overdraft limit",

@@ -17,7 +17,6 @@ use crate::console::html::format::decimal;
 use crate::console::html::forms::{Field, TextKind, search_form, submit, text_input};
 use crate::console::html::shell::Section;
 
-/// Length of an id in characters.
 const ID_CHARS: u16 = 36;
 
 /// Search criteria. The ids are well-formed.

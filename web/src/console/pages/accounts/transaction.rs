@@ -26,7 +26,6 @@ struct Life<'a> {
     found: Option<&'a FoundTransaction>,
 }
 
-/// Event of a transaction.
 struct Step<'a> {
     time: &'a str,
     title: &'static str,

@@ -16,9 +16,7 @@ use crate::console::html::format::{self, percent};
 use crate::console::html::forms::{Field, TextKind, search_form, select, submit, text_input};
 use crate::console::html::shell::Section;
 
-/// Maximum length of a partner id.
 const PARTNER_CHARS: u16 = 32;
-/// Length of a batch id.
 const BATCH_CHARS: u16 = 36;
 
 /// Search criteria with their errors.
@@ -28,7 +26,6 @@ pub struct Search {
     pub partner: Option<String>,
     /// Id of the batch.
     pub batch: Option<String>,
-    /// Code of the phase.
     phase: Option<&'static str>,
     partner_error: Option<String>,
     batch_error: Option<String>,

@@ -20,7 +20,6 @@ use crate::console::html::shell::Section;
 use crate::console::page_error::PageError;
 use crate::console::visitor::Visitor;
 
-/// Number of batches on a page.
 const PAGE_LEN: usize = 50;
 /// Media type of downloaded results.
 const CSV: &str = "text/csv";

@@ -22,7 +22,6 @@ use crate::console::html::shell::Section;
 use crate::console::page_error::PageError;
 use crate::console::visitor::Visitor;
 
-/// Number of dead letters in one read.
 const PAGE_LEN: usize = 100;
 /// Maximum number of pages that are read to count the dead letters with a reason.
 const COUNTED_PAGES_MAX: usize = 20;
@@ -35,7 +34,6 @@ const ATTEMPTS_MAX: u32 = 5;
 const PAUSE: Duration = Duration::from_secs(1);
 /// Code of such a refusal.
 const RATE_LIMITED: &str = "rate_limited";
-/// Maximum number of failures on the page.
 const FAILURES_SHOWN_MAX: usize = 50;
 
 /// Decision that awaits confirmation.

@@ -17,7 +17,6 @@ use crate::console::html::components::{
 use crate::console::html::format::{self, counted};
 use crate::console::html::shell::Section;
 
-/// Maximum number of characters of a reason in lists.
 const REASON_CHARS_MAX: usize = 200;
 
 /// A page of dead letters.
@@ -163,7 +162,6 @@ fn rows(letters: &[DeadLetter], with_resolved: bool, viewer: Viewer<'_>) -> Mark
     table("Dead letters", &columns, &rows)
 }
 
-/// Returns the cells of a row.
 fn row(letter: &DeadLetter, viewer: Viewer<'_>) -> Vec<Markup> {
     let transactions = transactions_in(letter).map_or_else(|| "not known".to_owned(), format::count);
     vec![

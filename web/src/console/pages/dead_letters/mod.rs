@@ -21,7 +21,6 @@ use crate::console::visitor::Visitor;
 
 /// Number of dead letters on a page. Each contains its body.
 const PAGE_LEN: usize = 50;
-/// Path of the dead letters in the API.
 const API: &str = "/v1/admin/dead-letters";
 
 /// Returns the address of the page of a dead letter.

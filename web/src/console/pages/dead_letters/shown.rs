@@ -21,7 +21,6 @@ use crate::console::pages::batches::batch_path;
 use crate::console::pages::partners::partner_path;
 use crate::console::visitor::Visitor;
 
-/// Maximum number of transactions on the page.
 const TRANSACTIONS_SHOWN_MAX: usize = 200;
 
 /// Signed-in operator on the pages of dead letters, which all require the scope `operate`.

@@ -31,13 +31,10 @@ use crate::console::local_api::status_of;
 use crate::console::page_error::PageError;
 use crate::console::visitor::Visitor;
 
-/// Path of the gate in the API.
 const GATE: &str = "/v1/admin/gate";
 /// Code of the problem if the gate has changed since the form was shown.
 const CHANGED: &str = "precondition_failed";
-/// Path of the page.
 const PAGE: &str = "/console/gate";
-/// Path of the event stream.
 const LIVE: &str = "/console/live/gate";
 
 /// The bank with the current gate.

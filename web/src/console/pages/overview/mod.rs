@@ -27,7 +27,6 @@ use crate::console::visitor::{Visitor, scopes_of};
 pub const NOW: &str = "/v1/admin/overview?seconds=60";
 /// API path of the overview with the activity for the plots.
 const LAST_HOUR: &str = "/v1/admin/overview?seconds=3600";
-/// Path of the event stream.
 const LIVE: &str = "/console/live/overview";
 
 /// Shows the page. Redirects a key that may not read it to the first page that the key may read.

@@ -9,7 +9,6 @@ use crate::console::html::components::{Tone, notice, time};
 use crate::console::html::format::{self, counted};
 use crate::console::html::shell::{Section, link};
 
-/// Problem or notice for the operator.
 struct Finding {
     tone: Tone,
     title: String,

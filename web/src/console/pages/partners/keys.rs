@@ -70,7 +70,6 @@ impl Entered {
     }
 }
 
-/// Returns the name of the checkbox of a scope.
 fn scope_name(scope: Scope) -> String {
     format!("scope-{}", scope.code())
 }

@@ -22,9 +22,7 @@ use crate::console::html::shell::Section;
 use crate::console::page_error::{PageError, unanswered};
 use crate::console::visitor::Visitor;
 
-/// Number of partners on a page.
 const PAGE_LEN: usize = 100;
-/// Length of a day in seconds.
 const DAY_S: u64 = 86_400;
 
 /// Returns the address of the page of a partner.

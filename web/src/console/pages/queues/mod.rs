@@ -16,7 +16,6 @@ use crate::console::live::{Event, stream};
 use crate::console::page_error::PageError;
 use crate::console::visitor::Visitor;
 
-/// Path of the event stream.
 const LIVE: &str = "/console/live/queues";
 
 const COLUMNS: [Column<'_>; 6] = [
@@ -79,7 +78,6 @@ fn gate(overview: &Overview, sections: &[Section]) -> Markup {
     }
 }
 
-/// Lists the queues, longest first.
 fn queues(overview: &Overview) -> Markup {
     let as_of = html! {
         (counted(depth(overview), "message", "messages")) ", as of " (time(&overview.queues_read_at))
