@@ -17,8 +17,7 @@ pub const ACTS: &[(&str, &str, &str)] = &[
     ("DELETE", "/v1/admin/partners/{partner_id}/signature-keys/{key_id}", "signature_key.remove"),
 ];
 
-/// The only act whose requests are stored under an id of their own. It needs neither an audit row nor a single-use
-/// signature.
+/// The only act whose requests are stored under an id of their own, so it needs no audit row and no single-use signature.
 pub const WITH_OWN_ID: &str = "batch.submit";
 
 /// Returns whether a request changes state and has no id of its own by which a repetition is recognized.

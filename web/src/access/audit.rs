@@ -95,8 +95,7 @@ pub const fn because_of_the_caller(status: StatusCode) -> bool {
     matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::TOO_MANY_REQUESTS)
 }
 
-/// Returns whether to log another request outside the reach of its partner. The rate is limited, because a client can
-/// send any number of them.
+/// Returns whether to log another request outside the reach of its partner. A client can send any number of them.
 fn may_log_beyond_reach(request: &HttpRequest) -> bool {
     let extensions = request.extensions();
     let partner = extensions.get::<Arc<Partner>>();

@@ -1,6 +1,6 @@
-//! Authentication and authorization of requests. A handler names its permission in its signature. Only this module
-//! creates a [`Caller<Permission>`], so a handler cannot omit the check. [`Caller::within`] checks that the partner
-//! may access an account.
+//! Authentication and authorization of requests. A handler names its permission in its signature: only this module
+//! creates a [`Caller<Permission>`], so no handler can omit the check. [`Caller::within`] checks the access to an
+//! account.
 //!
 //! Rights can end while a request waits for its body, for its turn, for an outcome, or for its client to receive the
 //! answer. [`Caller::confirm`] therefore looks them up again after each wait, before anything is stored or answered.
@@ -47,8 +47,7 @@ pub const CONSOLE: &str = "/console";
 /// Path of the description of the caller's own key.
 pub const KEY: &str = "/v1/key";
 
-/// Returns whether a path belongs to operators or their monitoring. These must work even when partners exhaust their
-/// limits.
+/// Returns whether a path belongs to operators or monitoring, which must work even when partners exhaust their limits.
 pub fn is_of_operators(path: &str) -> bool {
     path.starts_with("/v1/admin/") || path == "/metrics" || is_of_console(path)
 }
@@ -96,10 +95,9 @@ impl<P> Caller<P> {
         &self.key.standing
     }
 
-    /// Looks up the rights of the caller again, after a wait and before they are used. The key must be valid, its
-    /// partner active, the key must have the scope of the permission, and a signature must be by a key of the
-    /// partner. Afterwards [`Self::within`] uses the current reach. If no partner has changed, this only compares two
-    /// numbers.
+    /// Looks up the rights of the caller again, after a wait and before they are used: the key must be valid and have the
+    /// scope of the permission, its partner active, and a signature by a key of the partner. Afterwards [`Self::within`]
+    /// uses the current reach. If no partner has changed, this only compares two numbers.
     ///
     /// # Errors
     /// [`ApiError`] with status 401 or 403 if the rights have ended, and 503 if they cannot be read.
@@ -140,8 +138,8 @@ impl<P> Caller<P> {
         if reach.has_account(account) { Ok(account) } else { Err(ApiError::account_unknown().beyond_reach()) }
     }
 
-    /// Returns the wanted wait with a slot for it. If the partner has no free slot, the request is answered without a
-    /// wait, and the client reads the outcome later.
+    /// Returns the wanted wait with a slot for it. Without a free slot, the request is answered at once, and the client
+    /// reads the outcome later.
     ///
     /// # Errors
     /// [`ApiError`] when the server was built without shares.
@@ -155,8 +153,7 @@ impl<P> Caller<P> {
         Ok((Some(wanted).filter(|_| slot.is_some()), slot))
     }
 
-    /// Refuses a submission while the partner has a debt. Other requests are allowed: the partner can still read
-    /// transactions and batches, and cancel a batch.
+    /// Refuses a submission while the partner has a debt. The partner can still read, and cancel a batch.
     ///
     /// # Errors
     /// [`ApiError`] with status 429.
@@ -233,8 +230,7 @@ impl<P: Permission> FromRequest for Caller<P> {
     }
 }
 
-/// Placeholder for a permission that depends on the body. The handler must call [`Caller::authorize`] as soon as it
-/// has read the body.
+/// Placeholder for a permission that depends on the body, after which the handler must call [`Caller::authorize`].
 #[derive(Debug)]
 pub enum Undecided {}
 
@@ -273,7 +269,7 @@ async fn authenticate(request: &HttpRequest) -> Result<(web::Data<Keyring>, Pres
     let first_key_pending = keyring.awaits_first_key();
     if let Some(key) = keyring.look_up(&key).await? {
         note_known(request, &key.grant.partner.id);
-        // The log and answers in the partner's format need it, including the errors below.
+        // The log and answers in the format of the partner use it, including the errors below.
         request.extensions_mut().insert(Arc::clone(&key.grant.partner));
         limit_rate(request, rates, &key.grant)?;
         take_slot(request, &key.grant)?;
@@ -295,9 +291,8 @@ async fn authenticate(request: &HttpRequest) -> Result<(web::Data<Keyring>, Pres
     Err(ApiError::new(Code::ApiKeyInvalid, detail))
 }
 
-/// Returns whether the request is by an operator: on a path for operators or by the console, with a key that has an
-/// operator's scope. Such requests have separate limits, so that operators can act while the partner of the key
-/// exhausts its own.
+/// Returns whether an operator makes the request: on a path for operators or by the console, with an operator's scope.
+/// Such requests have separate limits, so that operators can act while the partner of the key exhausts its own.
 fn is_by_operator(request: &HttpRequest, grant: &Grant) -> bool {
     let is_theirs = is_of_operators(request.path()) || MadeByConsole::of(request).is_some();
     is_theirs && Scope::OF_OPERATORS.iter().any(|scope| grant.allows(*scope))
@@ -372,9 +367,8 @@ fn check_signature(request: &HttpRequest, key: &PresentedKey) -> Result<(), ApiE
     verifier.check(request, &key.grant.partner, key.presented_at)
 }
 
-/// Records the signatures of a request as used, if it changes state and has no id of its own by which a repetition is
-/// recognized. Called only for permitted requests, so that others cannot fill the store, and before the request has
-/// any effect.
+/// Records the signatures of a request as used, if it changes state and has no id of its own. Called before the request
+/// has any effect, and only for permitted requests, so that others cannot fill the store.
 async fn use_signatures(request: &HttpRequest) -> Result<(), ApiError> {
     let route = request.match_pattern().unwrap_or_default();
     if !acts::is_without_own_id(request.method().as_str(), &route) {

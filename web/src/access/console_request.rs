@@ -3,8 +3,7 @@
 use actix_web::{HttpMessage as _, HttpRequest};
 use postonce_schemas::json::Key;
 
-/// Marks a request that the console makes to the API within this process. Only the console sets this extension;
-/// clients cannot.
+/// Marks a request that the console makes to the API within this process. Clients cannot set this extension.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MadeByConsole {
     /// Whether the request reads current values for the event stream of an open page.

@@ -1,7 +1,6 @@
-//! Rights of a caller over partners and their keys. A key with the scope `admin` may do everything. A key that has
-//! only the scope `partners` must not gain rights through them: it grants at most its own scopes, reach and credit,
-//! changes no partner with more rights, does not change the terms of its own partner, and does not resume a partner
-//! that was suspended with the scope `admin`.
+//! Rights of a caller over partners and their keys. A key with the scope `admin` may do everything. A key with only the
+//! scope `partners` must not gain rights through them: it grants at most its own scopes, reach and credit, changes no
+//! partner with more rights nor the terms of its own, and resumes no partner that was suspended with the scope `admin`.
 
 use std::collections::BTreeMap;
 
@@ -95,8 +94,7 @@ impl Mandate<'_> {
         if is_unchanged { Ok(()) } else { Err(lacking()) }
     }
 
-    /// Checks that the caller may give a partner a key with these terms. The key must not have more scopes than the
-    /// caller's key, or expire later.
+    /// Checks that the caller may give a partner a key with these terms: no more scopes, and no later expiry, than its own.
     ///
     /// # Errors
     /// [`PartnerChangeError::BeyondCaller`]

@@ -1,6 +1,5 @@
-//! Broadcast of partner changes. Every process invalidates its cached data about the partner, so that revoked keys
-//! stop working everywhere. The message contains only the id of the partner; the receivers read the new state from
-//! the store.
+//! Broadcast of partner changes. Every process invalidates its cached data about the partner, so that revoked keys stop
+//! working everywhere. The message contains only the partner id; receivers read the state from the store.
 //!
 //! A lost message only delays the change: cached entries expire ([`crate::access::keyring`]).
 

@@ -112,8 +112,7 @@ impl PartnerService {
         Ok(Some(Bounds { caller, keys }))
     }
 
-    /// Sets the terms of a partner within the mandate of the caller. Creates the partner if it does not exist; its
-    /// reach is then only what the terms name.
+    /// Sets the terms of a partner within the caller's mandate. A new partner reaches only what the terms name.
     ///
     /// # Errors
     /// [`StoreFault`]: the outcome is unknown. It is safe to retry.

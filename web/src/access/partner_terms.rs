@@ -94,8 +94,7 @@ pub struct TermsChange {
 }
 
 impl TermsChange {
-    /// Applies the change to a partner. A suspension records the scope `with`. [`crate::access::mandate`] checks
-    /// whether that scope is sufficient.
+    /// Applies the change. A suspension records the scope `with`, whose sufficiency [`crate::access::mandate`] checks.
     ///
     /// # Errors
     /// [`PartnerChangeError::SignatureKeyNeeded`]

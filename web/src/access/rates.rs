@@ -1,5 +1,4 @@
-//! Rate limits: token buckets for partners, for keys of operators, for client addresses that send wrong keys, and for
-//! logged refusals.
+//! Rate limits: token buckets for partners, operators' keys, client addresses that send wrong keys, and logged refusals.
 
 use std::hash::Hash;
 use std::net::IpAddr;
@@ -63,8 +62,7 @@ impl Rates {
         self.partners.change(partner.clone(), rate, now, |bucket| bucket.in_debt_for_s(rate, now))
     }
 
-    /// Charges the items of a batch, which was accepted regardless of its size, against the future submissions of a
-    /// partner.
+    /// Charges the items of a batch of any size against the future submissions of a partner.
     pub fn owe(&self, partner: &PartnerId, own: Option<RequestRate>, items: u64) {
         let (rate, now) = (own.unwrap_or(self.default), self.world.uptime());
         self.partners.change(partner.clone(), rate, now, |bucket| bucket.owe(items, rate, now));

@@ -12,8 +12,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::access::slots::NoSlot;
 
-/// Fair limits on concurrent requests, for each partner and for the process. Waiting requests proceed in the order of
-/// arrival.
+/// Limits on concurrent requests, for each partner and the process. Waiting requests proceed in the order of arrival.
 #[derive(Debug)]
 pub struct Turns {
     partner_max: usize,
@@ -33,8 +32,7 @@ pub struct Turn {
 }
 
 impl Turns {
-    /// Allows `partner_max` turns of a partner at a time, and `total_max` of all partners. A request waits at most
-    /// `wait_max`.
+    /// Allows `partner_max` turns of a partner and `total_max` of all at a time. A request waits at most `wait_max`.
     pub fn new(partner_max: usize, total_max: usize, wait_max: Duration) -> Self {
         let all = Arc::new(Semaphore::new(total_max));
         Self { partner_max, total_max, wait_max, by_partner: Mutex::default(), all }

@@ -57,7 +57,6 @@ impl ProcessReport {
 #[async_trait]
 pub trait WorkerReports: Send + Sync {
     /// Returns a report of each reachable process, starting with this one. May read the process registry from the store.
-    /// the store.
     async fn reports(&self) -> Vec<ProcessReport>;
 }
 
@@ -79,8 +78,7 @@ impl ProcessReport {
         }
     }
 
-    /// Converts the status of another process. Returns `None` if it has an unknown service or price category, or
-    /// lacks a counter.
+    /// Converts the status of another process; `None` if a service or price category is unknown, or a counter is missing.
     pub fn from_status(address: &str, status: &Status) -> Option<Self> {
         let mut operations: BTreeMap<ReportedOperation, u64> = BTreeMap::new();
         for OperationCount { service, operation, price, count } in &status.storage_operations {

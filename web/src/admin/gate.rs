@@ -96,8 +96,7 @@ impl GateService {
         self.gate.untrusted_clock()
     }
 
-    /// Changes the gate, and notifies every process. The change continues if the caller is cancelled, because
-    /// processes that are not notified apply it late.
+    /// Changes the gate, and notifies every process, even if the caller is cancelled: unnotified processes apply it late.
     ///
     /// Does nothing if `is_expected` returns `false` for the current epoch.
     ///

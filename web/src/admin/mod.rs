@@ -1,5 +1,4 @@
-//! Administration, independent of HTTP: queues, dead letters, order numbers, costs, number of workers, gate, look-up
-//! of transactions, and the overview of the bank.
+//! Administration, independent of HTTP: queues, dead letters, order numbers, costs, workers, gate, look-ups, overview.
 
 pub mod costs;
 pub mod gate;

@@ -1,5 +1,4 @@
-//! `postonce-web accounts` and `postonce-web transactions`: balances, statements and single transactions of all partners.
-//! Both only read.
+//! `postonce-web accounts` and `transactions`: reads balances, statements and single transactions of all partners.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -90,7 +89,7 @@ const EXIT_CODES: &str = "Exit codes:
   2  wrong usage
   4  not found";
 
-/// Prints the requested accounts or entries. Returns the exit code [`NOT_FOUND`] if there are none.
+/// Prints the requested accounts or entries. Returns exit code 4 if there are none.
 ///
 /// # Errors
 /// When the store cannot be read.
@@ -200,7 +199,7 @@ async fn statement(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints the requested transactions with their events. Returns the exit code [`NOT_FOUND`] if there are none.
+/// Prints the requested transactions with their events. Returns exit code 4 if there are none.
 ///
 /// # Errors
 /// When the store cannot be read.

@@ -1,5 +1,4 @@
-//! `postonce-web config`: prints the settings in force and their origin. `config check` validates them. Neither changes
-//! anything.
+//! `postonce-web config`: prints the settings in force and their origin, or validates them. It changes nothing.
 
 use std::collections::BTreeMap;
 use std::io::Write;

@@ -101,8 +101,7 @@ pub async fn run(
     }
 }
 
-/// Changes the gate. Returns the exit code [`INCOMPLETE`] if a process did not acknowledge the change or the registry
-/// could not be read.
+/// Changes the gate. Returns exit code 5 if not every process acknowledged or the registry could not be read.
 async fn set(
     service: &GateService,
     bank: &Bank,

@@ -1,5 +1,4 @@
-//! `postonce-web queues`: depth, age, dead letters and listeners of each queue. It reads the store and queries the
-//! running processes.
+//! `postonce-web queues`: depth, age, dead letters and listeners of each queue, from the store and the running processes.
 
 use std::io::Write;
 use std::sync::Arc;

@@ -1,5 +1,4 @@
-//! `postonce-web workers`: the registered processes with their status, and the wanted number of workers. It reads the
-//! store and queries the running processes.
+//! `postonce-web workers`: the registered processes with their status, and the wanted number of workers.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -80,7 +79,7 @@ impl Process {
     }
 }
 
-/// Prints the processes. Returns the exit code [`INCOMPLETE`] unless all of them answer.
+/// Prints the processes. Returns exit code 5 unless all of them answer.
 ///
 /// # Errors
 /// When the store cannot be read.

@@ -10,8 +10,7 @@ use crate::access::authentication::{CONSOLE, is_of_console};
 pub const SIGN_IN: &str = "/console/sign-in";
 /// Prefix of the paths of event streams.
 pub const STREAMS: &str = "/console/live/";
-/// Characters that are percent-encoded in a path segment or a query value: all except the unreserved ones (RFC 3986,
-/// section 2.3).
+/// Characters to percent-encode in paths and queries: all but the unreserved ones (RFC 3986, section 2.3).
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 const NEXT_CHARS_MAX: usize = 300;
 
@@ -45,8 +44,7 @@ pub fn cursor_parameter(cursor: Option<&str>) -> String {
     cursor.map_or_else(String::new, |cursor| format!("&cursor={}", encoded(cursor)))
 }
 
-/// Returns whether an address leads to a page of the console and not to another site. A backslash is refused, because
-/// browsers read it as `/`.
+/// Returns whether an address leads to a page of the console and no other site. Browsers read a backslash as `/`.
 pub fn is_page_of_console(next: &str) -> bool {
     let path = next.split_once('?').map_or(next, |(path, _)| path);
     next.len() <= NEXT_CHARS_MAX

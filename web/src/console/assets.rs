@@ -50,8 +50,7 @@ pub fn find(name: &str) -> Option<&'static Asset> {
     ASSETS.iter().find(|asset| asset.name == name)
 }
 
-/// Answers with a static file: compressed if the client accepts it, or with status 304 if the client has it. Clients may
-/// cache the file, and revalidate it.
+/// Answers with a static file, compressed if the client accepts it, or with status 304. Clients may cache and revalidate it.
 pub async fn asset(request: HttpRequest, path: web::Path<String>) -> HttpResponse {
     let Some(found) = find(&path) else {
         return HttpResponse::NotFound().finish();

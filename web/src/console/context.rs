@@ -36,8 +36,7 @@ pub fn is_encrypted(request: &HttpRequest) -> bool {
     verifier.is_tls || client_uses_tls(request) || public.is_some_and(|public| public.scheme == "https")
 }
 
-/// Returns whether an origin (RFC 6454) is that of the console: the address to which the request was sent, or the public
-/// address.
+/// Returns whether an origin (RFC 6454) is that of the console: the requested or the public address.
 pub(super) fn is_own_origin(request: &HttpRequest, origin: &str) -> bool {
     let Some(verifier) = request.app_data::<Data<Verifier>>() else { return false };
     let Some((_, authority)) = origin.split_once("://") else { return false };

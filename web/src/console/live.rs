@@ -23,8 +23,7 @@ use crate::access::slots::{NoSlot, SlotGuard};
 
 /// Time between two events.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// Number of intervals without an event after which a comment is sent, to keep proxies from closing the connection and to
-/// detect a closed one.
+/// Number of intervals without an event after which a comment is sent, which keeps or detects a closed connection.
 const QUIET_INTERVALS_MAX: u32 = 5;
 /// Name of the event that tells why the current values cannot be read.
 const PROBLEM: &str = "problem";
@@ -46,8 +45,7 @@ impl Event {
         Self { name, about: String::new(), data: content.into_string() }
     }
 
-    /// Creates an event with a value for a script. The member `name` distinguishes values. It is sent only if the value
-    /// changed.
+    /// Creates an event with a value for a script, sent only if the value of that member `name` changed.
     pub fn value(name: &'static str, value: &Value) -> Self {
         let about = value.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
         Self { name, about, data: value.to_string() }

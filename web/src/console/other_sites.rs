@@ -37,8 +37,7 @@ pub async fn refuse_other_sites<B: MessageBody>(
     Ok(next.call(request).await?.map_into_left_body())
 }
 
-/// Returns whether a page of another site caused the request. Browsers send `Sec-Fetch-Site` over TLS, and `Origin` with
-/// every form.
+/// Returns whether another site caused the request. Browsers send `Sec-Fetch-Site` over TLS, and `Origin` with every form.
 fn is_of_other_site(request: &HttpRequest) -> bool {
     let mut sites = request.headers().get_all(SITE).peekable();
     let is_known = sites.peek().is_some();

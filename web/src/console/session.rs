@@ -22,7 +22,7 @@ use crate::access::authentication::CONSOLE;
 const LIFETIME_MAX: Duration = Duration::from_secs(12 * 3600);
 /// Maximum clock difference between two processes.
 const SKEW_MAX: Duration = Duration::from_secs(300);
-/// A session is renewed after one part in so many of its idle time.
+/// Divisor of the maximum idle time: a session is renewed after the resulting time without renewal.
 const RENEWED_AFTER_PARTS: u32 = 8;
 /// Name of the cookie over plain HTTP.
 const COOKIE: &str = "postonce_console";

@@ -13,8 +13,7 @@ use crate::access::console_request::ToConsole;
 /// Prefix of the paths for the other processes of the bank, which sign their requests instead of sending a key.
 pub const INTERNAL_PATHS: &str = "/internal/";
 
-/// Closes the connection after the response to a request without a valid key. Connections of trusted proxies stay
-/// open, because they serve many clients.
+/// Closes the connection after a request without a valid key, except that of a trusted proxy, which serves many clients.
 pub fn close_keyless<B>(response: &mut ServiceResponse<B>) {
     if !may_stay(response.request()) {
         response.response_mut().head_mut().set_connection_type(ConnectionType::Close);

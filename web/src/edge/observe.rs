@@ -123,14 +123,12 @@ async fn observed(
         }
     }
     let made_by_console = MadeByConsole::of(response.request());
-    // Failed readiness checks are no failures of the service. Failures of the API on behalf of a console page were
-    // counted there.
+    // Failed readiness checks are no service failures, and the API has counted its failures for a console page.
     if status.is_server_error() && route != READINESS && !to_console.is_failed_by_api {
         observer.metrics.failed();
     }
     audit::record(&response, method, &route).await;
-    // Not logged: the reads of an open page, one each second, and the look-up of the session's key for each page. The
-    // request of the page itself is logged.
+    // Not logged: the reads of an open page each second, and the look-up of the session's key for each page.
     if made_by_console.is_some_and(|made| made.for_stream) || is_of_session(response.request()) {
         return Ok(response);
     }

@@ -1,12 +1,10 @@
-//! Refuses requests that repeat a header with a single value. A proxy, the signature and the application could each
-//! use a different one of the values.
+//! Refuses repeated single-value headers, of which a proxy, the signature and the application could use different values.
 
 use actix_web::http::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderMap, HeaderName};
 
 use crate::error::{ApiError, Code};
 
-/// Headers with a single value (RFC 9110) by which a request is authorized, routed or parsed. A repeated
-/// `Idempotency-Key` has its own error.
+/// Single-value headers (RFC 9110) for authorization, routing or parsing. A repeated `Idempotency-Key` has its own error.
 const SINGLE: [HeaderName; 4] = [AUTHORIZATION, CONTENT_TYPE, CONTENT_ENCODING, HOST];
 
 /// Checks that no header with a single value is repeated.

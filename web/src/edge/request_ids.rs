@@ -58,8 +58,7 @@ impl RequestIds {
         self.parent.as_ref()
     }
 
-    /// Returns the ids that are stored with the instruction of the request. A trace whose id equals the request id is
-    /// omitted, unless it is recorded.
+    /// Returns the ids that are stored with the instruction. A trace with the request id is omitted unless it is recorded.
     pub fn origin(&self) -> Origin {
         let is_implied = self.trace.trace_id() == self.request.as_str() && !self.trace.is_sampled();
         let traceparent = (!is_implied).then(|| self.trace.clone());

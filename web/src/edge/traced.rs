@@ -1,5 +1,4 @@
-//! Span of a request, following the semantic conventions of OpenTelemetry for HTTP servers. It contains no names,
-//! references, keys or queries.
+//! Span of a request (OpenTelemetry conventions for HTTP servers), without names, references, keys or queries.
 
 use std::sync::Arc;
 

@@ -1,5 +1,4 @@
-//! Output of a generated first key: the terminal or a private file. It is never logged, because logs are stored and
-//! forwarded.
+//! Output of a generated first key: the terminal or a private file, never the log, which is stored and forwarded.
 
 use std::fs::remove_file;
 use std::io::{self, IsTerminal as _, Write as _};
@@ -23,8 +22,7 @@ pub enum FirstKeyPlace {
 }
 
 impl FirstKeyPlace {
-    /// Returns the destination for this process: the terminal, if standard output is one, otherwise the folder of the
-    /// embedded store or the working directory.
+    /// Returns the terminal if standard output is one, otherwise the folder of the embedded store or the working directory.
     pub fn of_process(storage: &StorageConfig) -> Self {
         if io::stdout().is_terminal() {
             return Self::Terminal;

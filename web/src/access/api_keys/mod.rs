@@ -53,8 +53,7 @@ pub fn is_generated_key(key: &str) -> bool {
     decoded(key).map(|bytes| bytes.len()) == KEY_BYTES.checked_add(CHECKSUM_BYTES)
 }
 
-/// Returns whether a text has the form of a generated key but a wrong checksum. Check only unknown keys: a configured
-/// key may have this form.
+/// Returns whether an unknown key has the form of a generated key but a wrong checksum. Configured keys may have this form.
 pub fn is_mistyped(key: &str) -> bool {
     let bytes = decoded(key).unwrap_or_default();
     let (random, rest) = bytes.split_at_checked(KEY_BYTES).unwrap_or_default();

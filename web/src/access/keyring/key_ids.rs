@@ -54,8 +54,7 @@ impl KeyIds {
         known.read_at = None;
     }
 
-    /// Returns whether a key with this id may be valid, which only the store can confirm. Reads the ids if they could
-    /// be outdated.
+    /// Returns whether a key with this id may be valid; the store decides. Reads the ids if they could be outdated.
     ///
     /// # Errors
     /// [`StoreFault`] when they cannot be read.

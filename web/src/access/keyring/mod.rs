@@ -55,8 +55,7 @@ impl OfPartner for Grant {
     }
 }
 
-/// Key presented by a request, with its grant. Because a request can wait long, the grant is confirmed before it is
-/// used ([`Keyring::confirm`]).
+/// Key presented by a request, with its grant, which is confirmed before it is used ([`Keyring::confirm`]).
 #[derive(Clone)]
 pub struct PresentedKey {
     hash: [u8; 32],
@@ -128,8 +127,7 @@ impl Keyring {
         self.ids.forget();
     }
 
-    /// Returns the grant of a key, and records its use. Returns `None` when the key is unknown, revoked or expired,
-    /// or its partner is suspended.
+    /// Returns the grant of a key, and records its use; `None` if the key is not valid or its partner is suspended.
     ///
     /// # Errors
     /// [`StoreFault`] when the store is needed and does not answer.

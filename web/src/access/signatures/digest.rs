@@ -1,5 +1,4 @@
-//! `Content-Digest` (RFC 9530). The digest is verified for signed and unsigned requests: a client that sends it wants
-//! modified bodies to be detected.
+//! `Content-Digest` (RFC 9530). The digest is verified even without a signature, if the client sends it.
 
 use actix_web::HttpMessage as _;
 use actix_web::HttpRequest;

@@ -95,8 +95,7 @@ impl<T: Send + Sync + 'static> Budgeted<T> {
     }
 }
 
-/// Returns the pause between the end of a read and the start of the next one. `processes` processes share
-/// `per_minute` operations.
+/// Returns the pause between two reads of one process. `processes` processes share `per_minute` operations.
 fn pause(operations: u64, processes: u64, per_minute: u64) -> Duration {
     let of_all = operations.saturating_mul(processes.max(1));
     let pause_ms = match per_minute.checked_div(of_all) {

@@ -8,8 +8,7 @@ use tokio::sync::oneshot;
 /// Result of the operation. Each clone of the future returns it.
 pub type Flight<T> = Shared<BoxFuture<'static, T>>;
 
-/// Starts an operation, which continues even if all callers are cancelled. If its task ends without a result, callers
-/// get that of `ended`.
+/// Starts an operation, which continues without callers. If its task ends without a result, callers get `ended()`.
 pub fn start<T: Clone + Send + Sync + 'static>(
     world: &dyn World,
     operation: impl Future<Output = T> + Send + 'static,

@@ -45,8 +45,7 @@ use crate::admin::service::AdminTerms;
 pub const OPERATIONS_PER_MINUTE: u64 = WORK_OPERATIONS_PER_MINUTE + BANK_OPERATIONS_PER_MINUTE;
 /// Share of the work queues.
 const WORK_OPERATIONS_PER_MINUTE: u64 = 30;
-/// Share of all other reads. The rest is left for the first minute of a process, which does not know the other
-/// processes yet.
+/// Share of all other reads. The rest is for the first minute of a process, which does not know the others yet.
 const BANK_OPERATIONS_PER_MINUTE: u64 = 25;
 
 /// State of a live process.

@@ -20,8 +20,7 @@ pub struct Series {
 }
 
 impl Series {
-    /// Sums the histories of processes over the last `seconds` before `at`. Includes only steps that are complete in
-    /// every process.
+    /// Sums the last `seconds` of the histories before `at`, including only steps that are complete in every process.
     pub fn of(histories: &[Steps], seconds: u16, at: Timestamp) -> Self {
         let step_s = step_of(seconds);
         Self::in_steps(histories, (step_s, seconds.div_ceil(step_s)), at)

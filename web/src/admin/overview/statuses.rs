@@ -1,5 +1,4 @@
-//! Status of all processes, requested at most once in 0.9 s regardless of the number of callers. It costs no storage
-//! operations.
+//! Status of all processes, requested at most once in 0.9 s for all callers, without storage operations.
 
 use std::sync::Arc;
 use std::time::Duration;

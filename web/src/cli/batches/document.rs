@@ -116,8 +116,7 @@ impl Document {
         })
     }
 
-    /// Adds the document to a request, which reads it in pieces. If the document has changed since its id was derived,
-    /// the request fails before its last piece.
+    /// Adds the document to a request, which reads it in pieces and fails before the last one if the document has changed.
     ///
     /// # Errors
     /// When an earlier request failed for that reason.
@@ -135,8 +134,7 @@ impl Document {
         Ok(request.body(self.body(Arc::clone(progress))))
     }
 
-    /// Returns the default file of the results: beside the document, or else in the working directory, named by the id of
-    /// the batch.
+    /// Returns the default path of the results: beside the document, or the id of the batch in the working directory.
     pub fn results_path(&self, id: Uuid) -> PathBuf {
         let place =
             self.path.as_ref().map_or_else(|| id.to_string().into(), |path| path.as_os_str().to_owned());
@@ -253,8 +251,7 @@ fn form(path: &Path) -> (Option<DocumentFormat>, Option<&'static str>) {
     (DocumentFormat::of_extension(&extension(&inner)), encoding)
 }
 
-/// Detects the compression of an unnamed document by its first bytes (RFC 1952, RFC 8878), which no uncompressed document
-/// can have.
+/// Detects compression by the first bytes (RFC 1952, RFC 8878), which no uncompressed document can have.
 fn compression(file: &File) -> Option<&'static str> {
     let start = piece_at(file, 0, 4).ok()?;
     match start.as_slice() {

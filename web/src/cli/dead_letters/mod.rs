@@ -80,8 +80,7 @@ pub struct Which {
     all: bool,
 }
 
-/// Parses the text of `--reason`. Every reason contains the empty text, so a script with an empty variable would select
-/// all dead letters.
+/// Parses the text of `--reason`. An empty text, as of an unset variable in a script, would select all dead letters.
 fn parse_text(text: &str) -> Result<String, &'static str> {
     let is_text = text.chars().any(|c| !c.is_whitespace());
     is_text

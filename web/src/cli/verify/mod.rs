@@ -1,5 +1,4 @@
-//! `postonce-web verify`: audits the whole ledger. It reads the store directly, also while servers use it, and changes
-//! nothing.
+//! `postonce-web verify`: audits the whole ledger. It reads the store directly while servers use it, and changes nothing.
 
 use std::io::{self, IsTerminal as _, Write};
 use std::num::NonZeroUsize;

@@ -194,8 +194,7 @@ pub fn notice(tone: Tone, title: &str, body: Markup) -> Markup {
     }
 }
 
-/// Explains why a request was refused or failed. `violations` are pairs of a field name and a message. The request id
-/// identifies the request in the logs.
+/// Explains why a request was refused or failed. `violations` are pairs of a field name and a message.
 pub fn problem(
     status: u16,
     title: &str,

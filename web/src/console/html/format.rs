@@ -14,14 +14,12 @@ pub fn count(number: u64) -> String {
     grouped(&number.to_string())
 }
 
-/// Formats an amount of US dollars, such as `1234.50` as `$1 234.50`. All decimals are kept. A text that is not a decimal
-/// number is returned unchanged.
+/// Formats an amount of US dollars, such as `$1 234.50`. Keeps all decimals, and texts that are not decimal numbers.
 pub fn usd(amount: &str) -> String {
     with_unit(amount, "$")
 }
 
-/// Formats a decimal number, such as `1234.50` as `1 234.50`. All decimals are kept. A text that is not a decimal number
-/// is returned unchanged.
+/// Formats a decimal number, such as `1 234.50`. Keeps all decimals, and texts that are not decimal numbers.
 pub fn decimal(number: &str) -> String {
     with_unit(number, "")
 }
@@ -57,8 +55,7 @@ pub fn duration_s(seconds: u64) -> String {
     parts.join(" ")
 }
 
-/// Formats a time in RFC 3339 and UTC as `2026-11-23 06:00:00 UTC`. Fractions of seconds are cut off. A text in another
-/// form is returned unchanged.
+/// Formats a time in RFC 3339 and UTC as `2026-11-23 06:00:00 UTC`, without fractions. Keeps texts in another form.
 pub fn instant(rfc3339: &str) -> String {
     let parts = rfc3339.strip_suffix('Z').and_then(|text| text.split_once('T'));
     let Some((date, time)) = parts else {

@@ -114,8 +114,7 @@ impl TextKind {
     }
 }
 
-/// Adds the label, hint and error to an input. The input must have the id [`Field::element_id`] and the descriptions
-/// [`Field::described_by`].
+/// Adds label, hint and error to an input with the id [`Field::element_id`] and descriptions [`Field::described_by`].
 pub fn field(field: &Field<'_>, input: Markup) -> Markup {
     let id = field.element_id();
     html! {
@@ -206,8 +205,7 @@ pub fn search_form(action: &str, body: Markup) -> Markup {
     html! { form.form.form-search method="get" action=(action) { (body) } }
 }
 
-/// Returns the confirmation of a dangerous act: its consequence, then the form. The form should have [`confirm_checkbox`]
-/// or [`confirm_typed`] before its button.
+/// Returns the confirmation of a dangerous act. The form should have [`confirm_checkbox`] or [`confirm_typed`].
 pub fn confirm(title: &str, consequence: Markup, form: Markup) -> Markup {
     html! {
         section.card.confirm {
@@ -217,7 +215,7 @@ pub fn confirm(title: &str, consequence: Markup, form: Markup) -> Markup {
     }
 }
 
-/// Returns a required checkbox, which sends `confirm=yes`. The script enables the buttons of the form when it is ticked;
+/// Returns a required checkbox, which sends `confirm=yes`. The script enables the form's buttons when it is ticked;
 /// without scripts, the browser refuses to submit the form. The server must check it too. `id` must be unique on the
 /// page.
 pub fn confirm_checkbox(id: &str, label: &str) -> Markup {

@@ -165,9 +165,8 @@ pub fn page(shell: &Shell<'_>, body: Markup) -> Markup {
     }
 }
 
-/// Returns a region whose content is replaced by the events named `name`. The name must be unique on the page, without
-/// spaces and commas. Plots must be outside of regions, because a region is replaced as a whole and its scripts are
-/// removed.
+/// Returns a region whose content is replaced by the events named `name`, which must be unique on the page, without
+/// spaces and commas. Plots must be outside of regions, because scripts in replaced content are removed.
 pub fn live(name: &str, content: Markup) -> Markup {
     html! {
         .live #(name) sse-swap=(name) hx-swap="innerHTML" aria-live="off" { (content) }

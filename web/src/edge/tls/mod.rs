@@ -1,5 +1,4 @@
-//! TLS 1.2 and 1.3 with the `ring` cryptography provider. The provider is passed explicitly, because any library
-//! could install a process-wide default.
+//! TLS 1.2 and 1.3 with the `ring` provider, passed explicitly: any library could install a process-wide default.
 //!
 //! The files are read at startup, where an invalid file stops the process. Then they are checked for changes every
 //! few seconds, and at once on request, so new connections use a renewed certificate without a restart. Unusable new
@@ -79,8 +78,7 @@ impl Tls {
         Ok(builder.with_cert_resolver(self.certificate.clone()))
     }
 
-    /// Checks the files while the process runs, and loads new content. Reports to `readiness` whether the certificate
-    /// has expired, and to `metrics` when it expires.
+    /// Checks the files while the process runs, and loads new content. Reports the expiry to `readiness` and `metrics`.
     pub async fn watch(mut self, world: Arc<dyn World>, readiness: Arc<Readiness>, metrics: Arc<Metrics>) {
         let (mut served, mut refused) = (self.first.digest(), None);
         let mut seen = served;

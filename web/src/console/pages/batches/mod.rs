@@ -134,8 +134,7 @@ enum Route {
 }
 
 impl Route {
-    /// Returns the API path of the batch in the path of the page. A key with the scope `all` may act on the batches of
-    /// all partners.
+    /// Returns the API path of the batch in the page's path. The scope `all` extends to the batches of all partners.
     ///
     /// # Errors
     /// [`PageError`] when the key may not act on batches of that partner.

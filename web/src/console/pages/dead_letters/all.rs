@@ -125,8 +125,7 @@ impl Outcome {
     }
 }
 
-/// Decides about the open dead letters with a reason. Dead letters that are added later are skipped, because work that
-/// fails again would be decided about repeatedly.
+/// Decides about the open dead letters with a reason. Skips later ones: failing work would be decided about repeatedly.
 ///
 /// # Errors
 /// [`PageError`] when the API gives no answer, or the session ends.
@@ -191,8 +190,7 @@ fn page_path(cursor: Option<&str>) -> String {
     format!("{API}?limit={PAGE_LEN}{cursor}")
 }
 
-/// Returns whether a dead letter has a reason that a form may have submitted. Forms end lines with CR LF, and their
-/// values are trimmed.
+/// Returns whether a dead letter has a reason from a form, which has CR LF at line ends and is trimmed.
 fn has_reason(letter: &DeadLetter, reason: &str) -> bool {
     let as_sent = |text: &str| text.replace("\r\n", "\n").trim().to_owned();
     as_sent(&letter.reason) == as_sent(reason)

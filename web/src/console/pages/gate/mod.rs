@@ -109,8 +109,7 @@ pub async fn change(act: Act) -> Result<HttpResponse, PageError> {
 /// # Errors
 /// [`PageError`] when the key may not read the page, or there are too many streams.
 pub async fn live(visitor: Visitor) -> Result<HttpResponse, PageError> {
-    // The overview contains the author and reason of a change only after some time. The gate is read from the store once
-    // for each change.
+    // The overview contains the author and reason of a change only later, so the gate is read once for each change.
     let latest = Rc::new(RefCell::new(None::<Gate>));
     stream(visitor, move |visitor| {
         let latest = Rc::clone(&latest);
@@ -151,8 +150,7 @@ fn events(overview: &Overview) -> Vec<Event> {
     ]
 }
 
-/// Replaces the gate of the overview by the one that was read from the store, unless that one is older. Processes then
-/// acknowledge its epoch.
+/// Replaces the gate of the overview by the one read from the store, unless that is older, and updates the acknowledgments.
 fn with_gate(mut overview: Overview, read: Gate) -> Overview {
     if read.epoch < overview.gate.epoch {
         return overview;

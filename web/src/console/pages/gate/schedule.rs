@@ -3,8 +3,7 @@
 /// Length of a date and time with seconds, in characters.
 const SECONDS_CHARS: usize = 19;
 
-/// Converts the value of a field, such as `2026-11-23T06:00`, to RFC 3339. The API refuses the result if the value is not
-/// a time.
+/// Converts a field value, such as `2026-11-23T06:00`, to RFC 3339. The API refuses the result of an invalid value.
 pub fn rfc_3339(field: &str) -> String {
     let time = field.strip_suffix(['Z', 'z']).unwrap_or(field).replace(' ', "T");
     let seconds = if time.matches(':').count() == 1 { ":00" } else { "" };
