@@ -23,7 +23,7 @@ use crate::access::slots::{NoSlot, SlotGuard};
 
 /// Time between two events.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// Number of intervals without an event after which a comment is sent, which keeps or detects a closed connection.
+/// Intervals without an event before a comment is sent, which keeps the connection open or detects that it is closed.
 const QUIET_INTERVALS_MAX: u32 = 5;
 /// Name of the event that tells why the current values cannot be read.
 const PROBLEM: &str = "problem";
@@ -45,7 +45,7 @@ impl Event {
         Self { name, about: String::new(), data: content.into_string() }
     }
 
-    /// Creates an event with a value for a script, sent only if the value of that member `name` changed.
+    /// Creates an event with a value for a script, identified by its member `name`. It is sent only if it changed.
     pub fn value(name: &'static str, value: &Value) -> Self {
         let about = value.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
         Self { name, about, data: value.to_string() }

@@ -128,7 +128,7 @@ async fn observed(
         observer.metrics.failed();
     }
     audit::record(&response, method, &route).await;
-    // Not logged: the reads of an open page each second, and the look-up of the session's key for each page.
+    // Not logged, unlike the page itself: its reads every second, and the look-up of the session's key.
     if made_by_console.is_some_and(|made| made.for_stream) || is_of_session(response.request()) {
         return Ok(response);
     }

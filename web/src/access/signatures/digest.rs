@@ -1,4 +1,4 @@
-//! `Content-Digest` (RFC 9530). The digest is verified even without a signature, if the client sends it.
+//! `Content-Digest` (RFC 9530), also verified without a signature: a client that sends it wants to detect modified bodies.
 
 use actix_web::HttpMessage as _;
 use actix_web::HttpRequest;

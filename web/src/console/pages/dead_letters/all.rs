@@ -125,7 +125,8 @@ impl Outcome {
     }
 }
 
-/// Decides about the open dead letters with a reason. Skips later ones: failing work would be decided about repeatedly.
+/// Decides about the open dead letters with a reason. Skips letters that are added later,
+/// because failing work would be decided about repeatedly.
 ///
 /// # Errors
 /// [`PageError`] when the API gives no answer, or the session ends.
