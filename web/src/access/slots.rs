@@ -23,12 +23,12 @@ struct Taken<K> {
     total: usize,
 }
 
-/// Reason why slots are not available.
+/// Limit that prevents slots from being taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoSlot {
-    /// The limit of the holder is reached.
+    /// The limit of the holder, which is this number of slots.
     OfHolder(usize),
-    /// The limit of all holders together is reached.
+    /// The limit of all holders together, which is this number of slots.
     OfAll(usize),
 }
 
