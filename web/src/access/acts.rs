@@ -1,7 +1,6 @@
-//! The administrative acts: the requests that change something without moving money, and the submission of batches.
+//! Administrative acts: requests that change state other than by a money transfer, and submissions of batches.
 
-/// Administrative acts: method, route, stable code. A test checks that every route that changes something is
-/// listed here.
+/// Administrative acts as (method, route, stable code). A test checks that every route that changes state is listed.
 pub const ACTS: &[(&str, &str, &str)] = &[
     ("PUT", "/v1/users/{user_id}/accounts/{account_id}", "account.open"),
     ("PATCH", "/v1/users/{user_id}/accounts/{account_id}", "account.change"),
@@ -18,11 +17,10 @@ pub const ACTS: &[(&str, &str, &str)] = &[
     ("DELETE", "/v1/admin/partners/{partner_id}/signature-keys/{key_id}", "signature_key.remove"),
 ];
 
-/// The act whose requests have an id of their own, under which they are stored. So it needs neither a row of the audit
-/// trail nor a signature that is used once.
+/// The only act whose requests are stored under an id of their own, so it needs no audit row and no single-use signature.
 pub const WITH_OWN_ID: &str = "batch.submit";
 
-/// Returns whether a request changes something and has no id of its own, by which its repetition is recognized.
+/// Returns whether a request changes state and has no id of its own by which a repetition is recognized.
 pub fn is_without_own_id(method: &str, route: &str) -> bool {
     act_of(method, route).is_some_and(|act| act != WITH_OWN_ID)
 }

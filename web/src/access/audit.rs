@@ -1,9 +1,9 @@
 //! Audit trail of HTTP requests: every administrative act with its outcome, and every request that was refused
-//! because of its caller. Requests beyond the reach of their partner are logged at a bounded rate.
+//! because of its caller. Requests outside the reach of their partner are logged at a limited rate.
 //!
-//! Handlers need no code for it: [`record`] runs for all requests and takes the act from [`acts`], the ids from
-//! the path and the outcome from the response. A handler can add more with [`annotate`]. An act that was done is also
-//! a row of the store, except the submission of a batch: the batch is itself a record of it.
+//! [`record`] runs for all requests. It takes the act from [`acts`], the ids from the path, and the outcome from the
+//! response. A handler can add more with [`annotate`]. An act that succeeded is also stored as a row, except the
+//! submission of a batch, which is stored anyway.
 
 use std::sync::Arc;
 
@@ -25,25 +25,25 @@ use crate::access::console_request::{SessionKey, ToConsole};
 use crate::access::rates::Rates;
 use crate::error::{ApiError, Published};
 
-/// Act of a refused request that is no administrative act.
+/// Act that is recorded for a refused request that is not an administrative act.
 pub const REQUEST: &str = "request";
 
 /// Ids and codes that a handler adds to the event of its request.
 #[derive(Default)]
 struct Annotations(AuditTarget);
 
-/// Adds an id or a code to the event of a request. The value must never be text from the client.
+/// Adds an id or a code to the audit event of a request. The value must never be text from the client.
 pub fn annotate(request: &HttpRequest, name: &str, value: impl std::fmt::Display) {
     let mut extensions = request.extensions_mut();
     let Annotations(on) = extensions.remove::<Annotations>().unwrap_or_default();
     extensions.insert(Annotations(on.and(name, value)));
 }
 
-/// Records the outcome of a request, if it belongs to the audit trail, and waits until an act that was done has its row.
+/// Records the outcome of a request if it belongs to the audit trail. Waits until the row of a successful act is stored.
 pub async fn record<B>(response: &ServiceResponse<B>, method: &'static str, route: &str) {
     let request = response.request();
     if response.response().error().is_some_and(|error| error.as_error::<PeerRefusal>().is_some()) {
-        // A call of another process. It is recorded where its signature is verified.
+        // Calls between processes are recorded where their signature is verified.
         return;
     }
     let to_console = ToConsole::of(request);
@@ -95,7 +95,7 @@ pub const fn because_of_the_caller(status: StatusCode) -> bool {
     matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::TOO_MANY_REQUESTS)
 }
 
-/// Returns whether another request beyond the reach of its partner is logged now: a client can send them without end.
+/// Returns whether to log another request outside the reach of its partner. A client can send any number of them.
 fn may_log_beyond_reach(request: &HttpRequest) -> bool {
     let extensions = request.extensions();
     let partner = extensions.get::<Arc<Partner>>();
@@ -103,7 +103,6 @@ fn may_log_beyond_reach(request: &HttpRequest) -> bool {
     partner.zip(rates).is_none_or(|(partner, rates)| rates.logs_refusal_of(&partner.id))
 }
 
-/// Returns the published error of a response, if it is an error.
 fn published<B>(response: &ServiceResponse<B>) -> Option<Published> {
     Some(error_of(response)?.code().published())
 }
@@ -112,22 +111,22 @@ fn error_of<B>(response: &ServiceResponse<B>) -> Option<&ApiError> {
     response.response().error()?.as_error::<ApiError>()
 }
 
-/// Returns the ids in the path. If the request did not succeed, a value may be anything, even a personal name,
-/// so only UUIDs are included.
+/// Returns the ids in the path. Unless the request succeeded, only UUIDs are included: other values could be
+/// arbitrary text, such as personal names.
 fn ids(request: &HttpRequest, outcome: Outcome<'_>) -> AuditTarget {
     let known = |value: &str| outcome == Outcome::Done || Uuid::try_parse(value).is_ok();
     let ids = request.match_info().iter().filter(|(_, value)| known(value));
     ids.fold(AuditTarget::nothing(), |on, (name, value)| on.and(name, value))
 }
 
-/// Returns the id of the presented key if it belongs to a partner or has the form of a generated key. Anything
-/// else may be a password that others could guess from the id.
+/// Returns the id of the presented key if the key is known or has the form of a generated key. Other values may be
+/// passwords, which could be guessed from the id.
 fn key_id(request: &HttpRequest, is_known: bool) -> Option<String> {
     let key = credentials(request).ok()?;
     (is_known || api_keys::is_generated_key(&key)).then(|| api_keys::id_of(&api_keys::hash(&key)))
 }
 
-/// Returns the address of the client, with the port of the connection if it has no trusted proxy.
+/// Returns the address of the client, with the port unless the request came through a trusted proxy.
 pub fn origin(request: &HttpRequest) -> String {
     let (peer, client) = (request.peer_addr(), client_address(request));
     match (peer, client) {

@@ -1,10 +1,10 @@
-//! Authentication and authorization of requests. A handler names its permission in its signature: a
-//! [`Caller<Permission>`] can only be created here, so no handler can omit the check. [`Caller::within`] checks
-//! that the partner may access an account.
+//! Authentication and authorization of requests. A handler names its permission in its signature: only this module
+//! creates a [`Caller<Permission>`], so no handler can omit the check. [`Caller::within`] checks the access to an
+//! account.
 //!
-//! Rights can end while a request waits: for its body, for a turn, for an outcome, or for its client to receive an answer.
-//! Therefore [`Caller::confirm`] looks them up again after each wait, before anything is stored or answered. The readers of
-//! bodies take a [`Caller`], so no handler can omit it.
+//! Rights can end while a request waits for its body, for its turn, for an outcome, or for its client to receive the
+//! answer. [`Caller::confirm`] therefore looks them up again after each wait, before anything is stored or answered.
+//! The readers of bodies require a [`Caller`], so a handler cannot omit this check.
 
 use std::borrow::Cow;
 use std::marker::PhantomData;
@@ -41,23 +41,23 @@ use crate::formats::soap_names;
 use crate::headers::Wait;
 use crate::query;
 
-/// The path of the console.
+/// Path of the console.
 pub const CONSOLE: &str = "/console";
 
-/// The path at which a caller reads what its own key may do.
+/// Path of the description of the caller's own key.
 pub const KEY: &str = "/v1/key";
 
-/// Returns whether a path is one of operators and their monitoring, which must work while partners use all they may.
+/// Returns whether a path belongs to operators or monitoring, which must work even when partners exhaust their limits.
 pub fn is_of_operators(path: &str) -> bool {
     path.starts_with("/v1/admin/") || path == "/metrics" || is_of_console(path)
 }
 
-/// Returns whether a path is one of the console.
+/// Returns whether a path belongs to the console.
 pub fn is_of_console(path: &str) -> bool {
     path == CONSOLE || path.strip_prefix(CONSOLE).is_some_and(|rest| rest.starts_with('/'))
 }
 
-/// Returns whether the console looks up the key of a session, which it does for each of its pages.
+/// Returns whether the request is the look-up of a session's key, which the console makes for each of its pages.
 pub fn is_of_session(request: &HttpRequest) -> bool {
     request.path() == KEY && MadeByConsole::of(request).is_some()
 }
@@ -66,39 +66,38 @@ pub fn is_of_session(request: &HttpRequest) -> bool {
 pub struct Caller<P> {
     keyring: web::Data<Keyring>,
     key: PresentedKey,
-    /// The scope of the permission; `None` while it depends on the body.
+    /// Scope of the permission; `None` while it still depends on the body.
     scope: Option<Scope>,
-    /// The partner for which the signature was verified.
+    /// The partner record against which the signature was verified.
     verified: Arc<Partner>,
     permission: PhantomData<P>,
 }
 
 impl<P> Caller<P> {
-    /// A caller whose signature is verified.
+    /// Creates a caller whose signature has been verified.
     fn new(keyring: web::Data<Keyring>, key: PresentedKey, scope: Option<Scope>) -> Self {
         let verified = Arc::clone(&key.grant.partner);
         Self { keyring, key, scope, verified, permission: PhantomData }
     }
 
-    /// Returns the partner of the caller.
+    /// Returns the id of the caller's partner.
     pub fn partner(&self) -> &PartnerId {
         &self.key.grant.partner.id
     }
 
-    /// Returns the grant of its key, as of the last look-up.
+    /// Returns the grant of the key, as of the last look-up.
     pub fn grant(&self) -> &Grant {
         &self.key.grant
     }
 
-    /// Returns whether that grant can be relied on without another look-up.
+    /// Returns whether the grant is valid without another look-up.
     pub const fn standing(&self) -> &Standing {
         &self.key.standing
     }
 
-    /// Looks the rights of the caller up again, after a wait and before what they are needed for: the key is valid, its
-    /// partner active, and the key has the scope of the permission; and the signature, if there is one, is by a key of the
-    /// partner. From then on, [`Self::within`] checks the present reach. In the usual case no partner has changed, and this
-    /// only compares two numbers.
+    /// Looks up the rights of the caller again, after a wait and before they are used: the key must be valid and have the
+    /// scope of the permission, its partner active, and a signature by a key of the partner. Afterwards [`Self::within`]
+    /// uses the current reach. If no partner has changed, this only compares two numbers.
     ///
     /// # Errors
     /// [`ApiError`] with status 401 or 403 if the rights have ended, and 503 if they cannot be read.
@@ -113,10 +112,10 @@ impl<P> Caller<P> {
         Ok(())
     }
 
-    /// As [`Self::confirm`], without the signature, for a wait in which nothing is stored or read.
+    /// Same as [`Self::confirm`] without the signature, for waits during which nothing is stored or read.
     ///
     /// # Errors
-    /// As [`Self::confirm`].
+    /// Same as [`Self::confirm`].
     pub async fn still_permitted(&mut self) -> Result<(), ApiError> {
         match self.keyring.confirm(&mut self.key).await? {
             Confirmed::Unchanged => Ok(()),
@@ -129,8 +128,8 @@ impl<P> Caller<P> {
         }
     }
 
-    /// Returns the account if the partner may access it. Otherwise the answer is the same as for an unknown
-    /// account; each operation must give both the same text.
+    /// Returns the account if the partner may access it. Otherwise the error is the same as for an unknown account,
+    /// so every operation must use the same text for both.
     ///
     /// # Errors
     /// [`ApiError`] with status 404.
@@ -139,8 +138,8 @@ impl<P> Caller<P> {
         if reach.has_account(account) { Ok(account) } else { Err(ApiError::account_unknown().beyond_reach()) }
     }
 
-    /// Returns the wait that the partner has a slot for, with that slot: without one, the request is answered at once, and its
-    /// client reads the outcome later.
+    /// Returns the wanted wait with a slot for it. Without a free slot, the request is answered at once, and the client
+    /// reads the outcome later.
     ///
     /// # Errors
     /// [`ApiError`] when the server was built without shares.
@@ -154,8 +153,7 @@ impl<P> Caller<P> {
         Ok((Some(wanted).filter(|_| slot.is_some()), slot))
     }
 
-    /// Refuses a submission while the partner has a debt. Everything else is allowed: its transactions and batches can still be
-    /// read, and a batch cancelled.
+    /// Refuses a submission while the partner has a debt. The partner can still read, and cancel a batch.
     ///
     /// # Errors
     /// [`ApiError`] with status 429.
@@ -171,7 +169,7 @@ impl<P> Caller<P> {
         Err(ApiError::new(Code::RateLimited, detail))
     }
 
-    /// Takes the place of an upload of a batch, until the returned guard is dropped.
+    /// Reserves an upload of a batch until the returned guard is dropped.
     ///
     /// # Errors
     /// As [`shares::PartnerShares::upload_place`].
@@ -179,7 +177,7 @@ impl<P> Caller<P> {
         shares(request)?.upload_place(request, self.partner())
     }
 
-    /// Takes the memory of the body of the request, which has up to `bytes` bytes.
+    /// Reserves memory for a request body of up to `bytes` bytes.
     ///
     /// # Errors
     /// As [`shares::PartnerShares::body_memory`].
@@ -187,11 +185,11 @@ impl<P> Caller<P> {
         shares(request)?.body_memory(request, self.partner(), bytes)
     }
 
-    /// Waits until a page of a listing with up to `limit` items can be made for the partner, whose rights are looked up again then.
+    /// Waits until a page of up to `limit` items can be built for the partner, then confirms the rights of the caller.
     ///
     /// # Errors
-    /// [`ApiError`] with status 429 while its other pages are made, or were not yet received, and 503 while those of others are; and
-    /// as [`Self::confirm`].
+    /// [`ApiError`] with status 429 while other pages of the partner, and with 503 while pages of other partners, are
+    /// being built or sent; and as [`Self::confirm`].
     pub async fn page_turn(&mut self, request: &HttpRequest, limit: usize) -> Result<PageTurn, ApiError> {
         let all = shares(request)?;
         let waited = all.capacity(request).pages.wait(self.partner()).await;
@@ -203,14 +201,13 @@ impl<P> Caller<P> {
         Ok((turn, memory))
     }
 
-    /// Returns the visible transactions: those of the partner, or, with the scope `admin`, those of all
-    /// partners.
+    /// Returns the visible transactions: all with the scope `admin`, otherwise those of the partner.
     pub fn view(&self) -> View<'_> {
         if self.key.grant.allows(Scope::Admin) { View::All } else { View::Own(self.partner()) }
     }
 }
 
-/// The turn and the memory of a page, until it is made.
+/// Permission to build a page, with its memory.
 type PageTurn = (Turn, SlotGuard<Reader>);
 
 impl<P: Permission> FromRequest for Caller<P> {
@@ -225,7 +222,7 @@ impl<P: Permission> FromRequest for Caller<P> {
             query::refuse_unknown(&request)?;
             use_signatures(&request).await?;
             let mut caller = Self::new(keyring, key, Some(P::SCOPE));
-            // The signatures may have been recorded in the store.
+            // Recording the signatures may have waited for the store.
             caller.confirm(&request).await?;
             Ok(caller)
         }
@@ -233,8 +230,7 @@ impl<P: Permission> FromRequest for Caller<P> {
     }
 }
 
-/// Placeholder permission: the required scope depends on the body. The handler must call [`Caller::authorize`]
-/// as soon as it has read the body.
+/// Placeholder for a permission that depends on the body, after which the handler must call [`Caller::authorize`].
 #[derive(Debug)]
 pub enum Undecided {}
 
@@ -253,7 +249,7 @@ impl FromRequest for Caller<Undecided> {
 }
 
 impl Caller<Undecided> {
-    /// Checks that the key has a scope, now and at each confirmation.
+    /// Checks that the key has a scope. Every later confirmation checks it again.
     ///
     /// # Errors
     /// [`ApiError`] with status 403.
@@ -263,7 +259,7 @@ impl Caller<Undecided> {
     }
 }
 
-/// Authenticates a request: key, request rate and signature.
+/// Authenticates a request: checks key, request rate, slot and signature.
 async fn authenticate(request: &HttpRequest) -> Result<(web::Data<Keyring>, PresentedKey), ApiError> {
     let key = credentials(request)?;
     let keyring = request
@@ -273,7 +269,7 @@ async fn authenticate(request: &HttpRequest) -> Result<(web::Data<Keyring>, Pres
     let first_key_pending = keyring.awaits_first_key();
     if let Some(key) = keyring.look_up(&key).await? {
         note_known(request, &key.grant.partner.id);
-        // For the log, and for answers in the format of the partner. Errors from here on use them too.
+        // The log and answers in the format of the partner use it, including the errors below.
         request.extensions_mut().insert(Arc::clone(&key.grant.partner));
         limit_rate(request, rates, &key.grant)?;
         take_slot(request, &key.grant)?;
@@ -295,14 +291,14 @@ async fn authenticate(request: &HttpRequest) -> Result<(web::Data<Keyring>, Pres
     Err(ApiError::new(Code::ApiKeyInvalid, detail))
 }
 
-/// Returns whether an operator makes a request: on a path of operators or by the console, with a key that has one of their
-/// scopes. Such requests have shares of their own: an operator acts while the partner of the key uses all that it may.
+/// Returns whether an operator makes the request: on a path for operators or by the console, with an operator's scope.
+/// Such requests have separate limits, so that operators can act while the partner of the key exhausts its own.
 fn is_by_operator(request: &HttpRequest, grant: &Grant) -> bool {
     let is_theirs = is_of_operators(request.path()) || MadeByConsole::of(request).is_some();
     is_theirs && Scope::OF_OPERATORS.iter().any(|scope| grant.allows(*scope))
 }
 
-/// Takes one request from the rate limit of the partner, or of the key of an operator, which is marked.
+/// Takes one request from the rate limit of the partner. For an operator, uses the limit of the key, and marks the request.
 fn limit_rate(request: &HttpRequest, rates: &Rates, grant: &Grant) -> Result<(), ApiError> {
     let partner = &grant.partner;
     let standing = if is_by_operator(request, grant) {
@@ -322,17 +318,17 @@ fn limit_rate(request: &HttpRequest, rates: &Rates, grant: &Grant) -> Result<(),
     Err(ApiError::new(Code::RateLimited, detail))
 }
 
-/// Returns the rates of the server.
+/// Returns the rate limits of the server.
 ///
 /// # Errors
-/// [`ApiError`] if it was built without.
+/// [`ApiError`] if the server was built without them.
 pub fn rates(request: &HttpRequest) -> Result<&web::Data<Rates>, ApiError> {
     request
         .app_data::<web::Data<Rates>>()
         .ok_or_else(|| ApiError::internal("the server was built without rates"))
 }
 
-/// Returns the shares of the partners.
+/// Returns the resource limits of partners.
 ///
 /// # Errors
 /// [`ApiError`] if the server was built without.
@@ -342,7 +338,7 @@ pub fn shares(request: &HttpRequest) -> Result<&web::Data<PartnerShares>, ApiErr
         .ok_or_else(|| ApiError::internal("the server was built without shares of the partners"))
 }
 
-/// Takes one of the requests that the partner may have in progress, until this one is answered.
+/// Takes one of the partner's slots for requests in progress, until the request is answered.
 fn take_slot(request: &HttpRequest, grant: &Grant) -> Result<(), ApiError> {
     if is_by_operator(request, grant) {
         return Ok(());
@@ -362,8 +358,8 @@ fn take_slot(request: &HttpRequest, grant: &Grant) -> Result<(), ApiError> {
     }
 }
 
-/// Verifies the signature if the partner signs its requests, at the time when the key was presented: a body can take longer
-/// than a signature is valid. The key alone could be stolen.
+/// Verifies the signature if the partner signs its requests, because a key alone could be stolen. The time is that at
+/// which the key was presented: receiving a body can take longer than a signature is valid.
 fn check_signature(request: &HttpRequest, key: &PresentedKey) -> Result<(), ApiError> {
     let verifier = request
         .app_data::<web::Data<Verifier>>()
@@ -371,9 +367,8 @@ fn check_signature(request: &HttpRequest, key: &PresentedKey) -> Result<(), ApiE
     verifier.check(request, &key.grant.partner, key.presented_at)
 }
 
-/// Records that the signatures of a request are used, if the request changes something and has no id of its own by which
-/// its repetition would be recognized. Called before the request has any effect, and only if it is permitted: others must
-/// not fill the store.
+/// Records the signatures of a request as used, if it changes state and has no id of its own. Called before the request
+/// has any effect, and only for permitted requests, so that others cannot fill the store.
 async fn use_signatures(request: &HttpRequest) -> Result<(), ApiError> {
     let route = request.match_pattern().unwrap_or_default();
     if !acts::is_without_own_id(request.method().as_str(), &route) {
@@ -393,7 +388,6 @@ async fn use_signatures(request: &HttpRequest) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// Checks that the key has a scope.
 fn authorize(grant: &Grant, scope: Scope) -> Result<(), ApiError> {
     if grant.allows(scope) {
         return Ok(());
@@ -408,8 +402,8 @@ fn too_many_invalid_keys(request: &HttpRequest, seconds: u64) -> ApiError {
     ApiError::new(Code::RateLimited, detail)
 }
 
-/// Returns the key of a request. Many SOAP clients support only a user name and a password (RFC 7617). For
-/// these, the password is the key, and the user name is ignored.
+/// Returns the key of a request. SOAP requests may use Basic authentication (RFC 7617), because many SOAP clients
+/// support nothing else: the password is the key, and the user name is ignored.
 ///
 /// # Errors
 /// [`ApiError`] with status 401 when there is no key.

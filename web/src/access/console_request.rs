@@ -1,59 +1,58 @@
-//! What is known about requests of the console, for log, audit trail and limits.
+//! Marks of console requests, used by the log, the audit trail and the limits.
 
 use actix_web::{HttpMessage as _, HttpRequest};
 use postonce_schemas::json::Key;
 
-/// A request that the console makes to the API within this process. Only the console sets it: no request of a client can contain
-/// it.
+/// Marks a request that the console makes to the API within this process. Clients cannot set this extension.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MadeByConsole {
-    /// Whether it reads current values for a page that is open.
+    /// Whether the request reads current values for the event stream of an open page.
     pub for_stream: bool,
 }
 
 impl MadeByConsole {
-    /// Returns the mark of a request, if the console makes it.
+    /// Returns the mark of a request, if the console made it.
     pub fn of(request: &HttpRequest) -> Option<Self> {
         request.extensions().get::<Self>().copied()
     }
 }
 
-/// A request of a browser to the console.
+/// Marks a request of a browser to the console.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ToConsole {
-    /// Whether its cookie is that of a session that has not ended.
+    /// Whether the cookie belongs to a session that has not ended.
     pub has_session: bool,
-    /// The API key of that session, once it was looked up and is valid.
+    /// The API key of the session, once it was looked up and found valid.
     pub key: Option<SessionKey>,
-    /// Whether the API refused a request that was made for this one: it has then recorded the refusal.
+    /// Whether the API refused a request on behalf of this one. The API has then recorded the refusal.
     pub is_refused_by_api: bool,
-    /// Whether the API answered a request that was made for this one with a server error: it has then counted the failure.
+    /// Whether the API failed on behalf of this request, with a server error. The API has then counted the failure.
     pub is_failed_by_api: bool,
 }
 
 /// The API key of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionKey {
-    /// Its partner.
+    /// Id of the partner that owns the key.
     pub partner: String,
-    /// Its id.
+    /// Id of the key.
     pub id: String,
 }
 
 impl SessionKey {
-    /// Returns the key that the API describes.
+    /// Converts the description of a key that the API returns.
     pub fn of(found: &Key) -> Self {
         Self { partner: found.partner_id.clone(), id: found.key_id.clone() }
     }
 }
 
 impl ToConsole {
-    /// Returns what is known about a request.
+    /// Returns the mark of a request, or an empty one.
     pub fn of(request: &HttpRequest) -> Self {
         request.extensions().get::<Self>().cloned().unwrap_or_default()
     }
 
-    /// Changes what is known about a request.
+    /// Changes the mark of a request.
     pub fn note(request: &HttpRequest, change: impl FnOnce(&mut Self)) {
         let mut known = Self::of(request);
         change(&mut known);

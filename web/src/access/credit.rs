@@ -1,4 +1,4 @@
-//! The right to grant credit: whether a key may give an account a new or higher overdraft limit.
+//! Permission to grant credit: whether a key may set or raise the overdraft limit of an account.
 
 use postonce_shared::domain::ids::PartnerId;
 use postonce_shared::domain::money::OverdraftLimit;
@@ -7,16 +7,16 @@ use crate::access::keyring::Grant;
 use crate::access::scopes::Scope;
 use crate::error::{ApiError, Code};
 
-/// Why a key may not give an account a limit.
+/// Reason why a key may not set an overdraft limit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CreditRefusal {
     /// The key of this partner lacks the scope `credit`.
     ScopeMissing(PartnerId),
-    /// The limit is above the ceiling of this partner.
+    /// The limit exceeds the credit ceiling of this partner.
     AboveCeiling(PartnerId, OverdraftLimit),
 }
 
-/// Checks whether a key may change the limit of an account from `present` to `new`. Lowering it needs no right.
+/// Checks whether a key may change the limit of an account from `present` to `new`. Lowering a limit is always allowed.
 ///
 /// # Errors
 /// [`CreditRefusal`] when the key may not raise it that far.

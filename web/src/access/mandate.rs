@@ -1,7 +1,6 @@
-//! What a caller may do with partners and their keys. A key with the scope `admin` may do everything. A key that has only
-//! `partners` must not be a way to get more than it has: it gives away at most its own scopes, reach and credit, it changes
-//! no partner that may do more, it does not change the terms of its own partner, and it does not resume a partner that was
-//! suspended with the scope `admin`.
+//! Rights of a caller over partners and their keys. A key with the scope `admin` may do everything. A key with only the
+//! scope `partners` must not gain rights through them: it grants at most its own scopes, reach and credit, changes no
+//! partner with more rights nor the terms of its own, and resumes no partner that was suspended with the scope `admin`.
 
 use std::collections::BTreeMap;
 
@@ -15,34 +14,34 @@ use crate::access::scopes::Scope;
 /// The right of a caller to change one partner.
 #[derive(Debug, Clone, Copy)]
 pub enum Mandate<'a> {
-    /// Everything: of a command, and of a key with the scope `admin`.
+    /// Unlimited: for commands, and for keys with the scope `admin`.
     Full,
-    /// As much as a key has itself.
+    /// Limited to the rights of the caller's key.
     Within(&'a Bounds<'a>),
 }
 
-/// An active key, for people and for checks.
+/// Details of an active key.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct KeyDetails {
-    /// Its scopes.
+    /// Scopes of the key.
     pub scopes: Vec<Scope>,
-    /// The time from which on it is refused, if it expires.
+    /// Time from which the key is refused, if it expires.
     pub expires_at: Option<Timestamp>,
-    /// The recorded time of a use, if there is one.
+    /// Time of the last recorded use, if there is one.
     pub last_used_at: Option<Timestamp>,
 }
 
-/// What limits a key that manages a partner.
+/// Limits of a caller that manages a partner.
 #[derive(Debug)]
 pub struct Bounds<'a> {
     /// The grant of the caller.
     pub caller: &'a Grant,
-    /// The active keys of the partner, by key id. Their scopes never change.
+    /// Active keys of the partner, by key id. The scopes of a key never change.
     pub keys: BTreeMap<String, KeyDetails>,
 }
 
 impl Mandate<'_> {
-    /// Returns the scope of the right, for acts that only an equal or higher one can undo.
+    /// Returns the scope under which an act is recorded. Only an equal or higher scope can undo a suspension.
     pub const fn scope(&self) -> Scope {
         match self {
             Self::Full => Scope::Admin,
@@ -50,11 +49,11 @@ impl Mandate<'_> {
         }
     }
 
-    /// Checks that the caller may change a partner and its keys, in the present state of the partner.
+    /// Checks that the caller may change a partner and its keys, given the current state of the partner.
     ///
     /// # Errors
-    /// [`PartnerChangeError::BeyondCaller`] if the partner may do more than the caller;
-    /// [`PartnerChangeError::ChangedMeanwhile`] if its keys are not those that were read.
+    /// [`PartnerChangeError::BeyondCaller`] if the partner has more rights than the caller;
+    /// [`PartnerChangeError::ChangedMeanwhile`] if its keys differ from those that were read.
     pub fn check_partner(&self, partner: &Partner) -> Result<(), PartnerChangeError> {
         let Self::Within(Bounds { caller, keys }) = self else { return Ok(()) };
         check_reach(caller, partner)?;
@@ -65,7 +64,7 @@ impl Mandate<'_> {
         Ok(())
     }
 
-    /// Checks that the caller may give a partner the terms of `after`; `before` is its present state, if it exists.
+    /// Checks that the caller may give a partner the terms of `after`; `before` is its current state, if it exists.
     ///
     /// # Errors
     /// [`PartnerChangeError::BeyondCaller`]
@@ -95,7 +94,7 @@ impl Mandate<'_> {
         if is_unchanged { Ok(()) } else { Err(lacking()) }
     }
 
-    /// Checks that the caller may give a partner a key with these terms: no more scopes, and no later end, than its own.
+    /// Checks that the caller may give a partner a key with these terms: no more scopes, and no later expiry, than its own.
     ///
     /// # Errors
     /// [`PartnerChangeError::BeyondCaller`]

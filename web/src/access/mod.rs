@@ -1,4 +1,4 @@
-//! Authentication and authorization: API keys, scopes, signatures, request rates and partner records; the audit of acts.
+//! Authentication and authorization: API keys, scopes, signatures, request rates, partner records and the audit trail.
 
 pub mod acts;
 pub mod api_keys;

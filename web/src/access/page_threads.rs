@@ -1,5 +1,5 @@
-//! Threads on which large answers are made: a page takes milliseconds of computing time, and those who wait for an HTTP thread would
-//! wait for it. They are few, because each keeps the memory of the largest page that it has made for the next one.
+//! Threads that build large answers. A page takes milliseconds of computing time, for which it would block an HTTP
+//! thread. The threads are few, because each keeps the memory of its largest page for reuse.
 
 use std::io;
 
@@ -10,24 +10,24 @@ use tracing::Instrument as _;
 
 use crate::error::ApiError;
 
-/// Number of the threads. A page that waits for the store uses none.
+/// Number of threads. A page that waits for the store occupies none.
 const THREADS: usize = 2;
 
-/// The threads, which are started when the first page is made.
+/// The threads, which start with the first page.
 #[derive(Debug, Default)]
 pub struct PageThreads(Mutex<Option<Runtime>>);
 
 impl PageThreads {
-    /// Makes a page. It is not made any further when the request has ended.
+    /// Builds a page. Dropping the returned future stops the work.
     ///
     /// # Errors
-    /// [`ApiError`] with status 500 if it panics, or the system has no threads.
+    /// [`ApiError`] with status 500 if the page panics or the threads cannot be started.
     pub async fn make<T: Send + 'static>(
         &self,
         page: impl Future<Output = T> + Send + 'static,
     ) -> Result<T, ApiError> {
         let threads = self.handle().map_err(ApiError::internal)?;
-        // Ends what it contains when it is dropped.
+        // Dropping the set aborts its task.
         let mut making = JoinSet::new();
         making.spawn_on(page.in_current_span(), &threads);
         let made = making.join_next().await.ok_or_else(|| ApiError::internal("a page was lost"))?;
@@ -48,7 +48,7 @@ impl PageThreads {
 }
 
 impl Drop for PageThreads {
-    /// A runtime must not wait for its threads on a thread of another one.
+    /// Dropping a runtime waits for its threads, which is not allowed on a thread of another runtime.
     fn drop(&mut self) {
         if let Some(runtime) = self.0.get_mut().take() {
             runtime.shutdown_background();

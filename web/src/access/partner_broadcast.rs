@@ -1,6 +1,5 @@
-//! Broadcast of partner changes: every process invalidates its cached data about the partner, so that revoked
-//! keys stop working everywhere. The message contains only the id of the partner; the receivers read the new
-//! state from the store.
+//! Broadcast of partner changes. Every process invalidates its cached data about the partner, so that revoked keys stop
+//! working everywhere. The message contains only the partner id; receivers read the state from the store.
 //!
 //! A lost message only delays the change: cached entries expire ([`crate::access::keyring`]).
 
@@ -20,7 +19,7 @@ use postonce_shared::ports::world::World;
 use tokio::sync::oneshot;
 use tracing::warn;
 
-/// Maximum time for a process to acknowledge: the operator waits for it.
+/// Time limit for the acknowledgement of a process, because the operator waits for it.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// Notifies this process and all other registered processes of partner changes.
@@ -62,7 +61,7 @@ impl PartnerBroadcast {
     }
 }
 
-/// Returns whether a process acknowledged, or runs a version without cached partners.
+/// Returns whether a process acknowledged, or runs a version that does not cache partners.
 fn is_acknowledged((_, answer): &(RegisteredProcess, Result<Vec<u8>, CallFault>)) -> bool {
     matches!(answer, Ok(_) | Err(CallFault::Refused(404)))
 }
@@ -73,7 +72,7 @@ fn warn_of((entry, answer): &(RegisteredProcess, Result<Vec<u8>, CallFault>)) {
     warn!("The {kind} {id} at {address} applies a change of partners only within 5 minutes: {why}");
 }
 
-/// Notification that is sent even if the future that changes the partner is dropped. Dropping it sends it.
+/// Notification that is sent even if the future that changes the partner is dropped: dropping the notification sends it.
 pub(crate) struct PendingNotification {
     broadcast: Arc<PartnerBroadcast>,
     partner: Option<PartnerId>,
@@ -90,10 +89,10 @@ impl PendingNotification {
         self.partner = None;
     }
 
-    /// Sends the notification, and waits until every reachable process has acknowledged.
+    /// Sends the notification. Waits until every reachable process has acknowledged.
     pub(crate) async fn send(mut self) {
         if let Some(sent) = self.start() {
-            // The sender is dropped without a message only when the process ends.
+            // The channel closes without a message only when the process ends.
             let _ended = sent.await;
         }
     }
@@ -105,7 +104,7 @@ impl PendingNotification {
         self.broadcast.world.spawn(
             async move {
                 broadcast.notify(&partner).await;
-                // The caller may have been dropped.
+                // The receiver may have been dropped.
                 let _received = done.send(());
             }
             .boxed(),

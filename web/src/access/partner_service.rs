@@ -25,14 +25,13 @@ use crate::access::partner_broadcast::{PartnerBroadcast, PendingNotification};
 use crate::access::partner_terms::{NewKeyTerms, PartnerChangeError, TermsChange};
 use crate::access::scopes::Scope;
 
-/// Number of keys that are read concurrently.
 const READS_AT_ONCE: usize = 8;
 
 /// Result of changing a partner.
 #[must_use]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PartnerChangeOutcome {
-    /// The partner has the requested state.
+    /// The partner is in the requested state.
     Done(Partner),
     /// The partner does not exist.
     Unknown,
@@ -96,7 +95,7 @@ impl PartnerService {
         Ok(matches!(self.save(partner, None).await?, Swapped::Done(_)))
     }
 
-    /// Reads what limits the key of a caller that manages a partner; `None` if nothing does.
+    /// Reads the limits of a caller that manages a partner; `None` if the caller has the scope `admin`.
     ///
     /// # Errors
     /// [`StoreFault`] when the keys of the partner cannot be read.
@@ -113,8 +112,7 @@ impl PartnerService {
         Ok(Some(Bounds { caller, keys }))
     }
 
-    /// Sets the terms of a partner, or creates the partner, within the mandate of the caller. A new partner reaches nothing
-    /// except what the terms name.
+    /// Sets the terms of a partner within the caller's mandate. A new partner reaches only what the terms name.
     ///
     /// # Errors
     /// [`StoreFault`]: the outcome is unknown. It is safe to retry.
@@ -150,15 +148,14 @@ impl PartnerService {
             if let Err(refusal) = applied {
                 return Ok(PartnerPutOutcome::Refused(refusal));
             }
-            // On a conflict the partner exists now and will not disappear, so the loop ends.
+            // A conflict means that the partner exists. Partners are never deleted, so the loop ends.
             if self.create(&partner).await? {
                 return Ok(PartnerPutOutcome::Created(partner));
             }
         }
     }
 
-    /// Changes a partner with `edit`, which is called again after each conflict. A change that makes no
-    /// difference writes nothing.
+    /// Changes a partner with `edit`, which is called again after each conflict. An edit without effect writes nothing.
     ///
     /// # Errors
     /// [`StoreFault`]: the outcome is unknown. It is safe to retry.
@@ -177,7 +174,7 @@ impl PartnerService {
                 return Ok(PartnerChangeOutcome::Refused(refusal));
             }
             if after == before {
-                // An earlier attempt may have succeeded without an answer, and after its notification was sent.
+                // An earlier attempt may have succeeded without an answer, after its notification was sent.
                 PendingNotification::of(&self.broadcast, id).send().await;
                 return Ok(PartnerChangeOutcome::Done(after));
             }
@@ -185,8 +182,7 @@ impl PartnerService {
             match self.save(&after, Some(&revision)).await {
                 Ok(Swapped::Done(_)) => return Ok(PartnerChangeOutcome::Done(after)),
                 Ok(Swapped::Conflict) => {}
-                // The write may have succeeded: the next read shows it, and the revision prevents a second
-                // write.
+                // The write may have succeeded: the next read shows it, and the revision prevents a second write.
                 Err(fault) if fault.is_transient() => lost = Some(fault),
                 Err(fault) => return Err(fault),
             }
@@ -203,7 +199,7 @@ impl PartnerService {
         Err(lost.unwrap_or_else(contended))
     }
 
-    /// Saves a partner, and sends a notification if the write may have changed something.
+    /// Saves a partner. Sends a notification if the write may have changed something.
     async fn save(&self, partner: &Partner, expected: Option<&Revision>) -> Result<Swapped, StoreFault> {
         let notification = PendingNotification::of(&self.broadcast, &partner.id);
         let saved = self.partners.save(partner, expected).await;
@@ -214,11 +210,10 @@ impl PartnerService {
         saved
     }
 
-    /// Generates a key, within the mandate of the caller. The caller must show it, because it is not stored in clear text.
+    /// Generates a key within the mandate of the caller. The caller must show it, because clear text is not stored.
     ///
     /// # Errors
-    /// [`StoreFault`]: a key may be stored that was never shown. It counts as active, is listed, and can be
-    /// revoked.
+    /// [`StoreFault`]: a key that was never shown may be stored. It counts as active, is listed, and can be revoked.
     pub async fn add_key(
         &self,
         id: &PartnerId,
@@ -236,7 +231,7 @@ impl PartnerService {
                 _ => Ok(()),
             }
         };
-        // Checked before the write too, so that a refused key leaves no row behind.
+        // Checked before the write too, so that a refusal leaves no row behind.
         match self.find(id).await? {
             None => return Ok((key, PartnerChangeOutcome::Unknown)),
             Some(partner) => {
@@ -245,7 +240,7 @@ impl PartnerService {
                 }
             }
         }
-        // The row is written first: the key is not valid until the partner record lists it.
+        // The row is written first. The key is valid only when the partner record lists it.
         self.keys.add(&record).await?;
         let changed = self
             .change(id, |partner| {
@@ -283,7 +278,7 @@ impl PartnerService {
                 PartnerChangeOutcome::Unknown
             });
         }
-        // After this change the key is not valid.
+        // This change makes the key invalid.
         let changed = self.change(id, |partner| {
             mandate.check_partner(partner)?;
             partner.keys.retain(|key| key.id != key_id);
@@ -297,7 +292,7 @@ impl PartnerService {
         Ok(changed)
     }
 
-    /// Returns details of the keys of partners, by key id.
+    /// Returns details of the active keys of partners, by key id.
     ///
     /// # Errors
     /// [`StoreFault`] when they cannot be read.

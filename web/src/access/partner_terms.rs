@@ -1,5 +1,4 @@
-//! Terms of a partner: validation of the values that an operator gives on the command line or in the API, and
-//! their application to the partner record.
+//! Terms of a partner: validation of values from the command line or the API, and their application to the partner record.
 
 use std::collections::BTreeSet;
 
@@ -42,10 +41,10 @@ pub enum PartnerChangeError {
     /// Signatures are required, but the partner would have no signature key.
     #[error("signatures are required, so the partner needs at least one signature key")]
     SignatureKeyNeeded,
-    /// The change would give the partner, or the caller through it, more than the key of the caller has.
+    /// The change would give the partner, or through it the caller, more rights than the caller's key has.
     #[error("{0}")]
     BeyondCaller(String),
-    /// The keys of the partner were changed between the check of the caller and the change.
+    /// The keys of the partner changed between the check of the caller's rights and the change.
     #[error("the keys of the partner were changed at the same time: repeat the request")]
     ChangedMeanwhile,
     /// The partner differs from the version that the operator read.
@@ -68,12 +67,12 @@ impl PartnerChangeError {
     }
 }
 
-/// What a new API key allows, and how long.
+/// Terms of a new API key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewKeyTerms {
-    /// Its scopes.
+    /// Scopes of the key.
     pub scopes: Vec<Scope>,
-    /// The time from which on it is refused; `None` if it does not expire.
+    /// Time from which the key is refused; `None` if it does not expire.
     pub expires_at: Option<Timestamp>,
 }
 
@@ -88,15 +87,14 @@ pub struct TermsChange {
     pub format: Option<Option<String>>,
     /// Request rate; `Some(None)` selects the configured rate.
     pub rate: Option<Option<RequestRate>>,
-    /// The highest overdraft limits that the partner may give its accounts.
+    /// Highest overdraft limits that the partner may give to its accounts.
     pub credit_ceilings: Option<CreditCeilings>,
     /// Whether requests must be signed.
     pub signature_required: Option<bool>,
 }
 
 impl TermsChange {
-    /// Applies the change to a partner, with the right of a scope, which a suspension records. Whether that right is enough is
-    /// checked by [`crate::access::mandate`].
+    /// Applies the change. A suspension records the scope `with`, whose sufficiency [`crate::access::mandate`] checks.
     ///
     /// # Errors
     /// [`PartnerChangeError::SignatureKeyNeeded`]
@@ -150,7 +148,7 @@ pub fn remove_signature_key(partner: &mut Partner, id: &str) -> Result<(), Partn
     Ok(())
 }
 
-/// Builds a reach from users and accounts.
+/// Builds a reach from users and accounts, within the maximum number of names.
 ///
 /// # Errors
 /// A message with the maximum number of names.

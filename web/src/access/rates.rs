@@ -1,4 +1,4 @@
-//! Rate limits: one token bucket for each partner, and one for each client address that sends wrong keys.
+//! Rate limits: token buckets for partners, operators' keys, client addresses that send wrong keys, and logged refusals.
 
 use std::hash::Hash;
 use std::net::IpAddr;
@@ -19,10 +19,10 @@ use postonce_shared::ports::world::World;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetryAfter(pub u64);
 
-/// Maximum number of buckets of each kind. The least recently used one is evicted first: it is full again by
+/// Maximum number of buckets of each kind. The least recently used bucket is evicted first. It is usually full by
 /// then, unless requests come from very many addresses.
 const BUCKETS_MAX: NonZeroUsize = NonZeroUsize::new(10_000).expect("not zero");
-/// The rate at which requests of a partner beyond its reach are logged.
+/// Rate at which a partner's requests outside its reach are logged.
 const LOGGED_REFUSALS: RequestRate = RequestRate { per_second: 1, burst: 20 };
 
 /// All token buckets of a process.
@@ -44,31 +44,31 @@ impl Rates {
         Self { world, default, wrong_keys, partners, operators, addresses, logged_refusals }
     }
 
-    /// Takes a request from the bucket of a partner, which may have its own rate.
+    /// Takes a request from the bucket of a partner. `own` replaces the configured rate.
     pub fn request_of(&self, partner: &PartnerId, own: Option<RequestRate>) -> RateStatus {
         let (rate, now) = (own.unwrap_or(self.default), self.world.uptime());
         self.partners.change(partner.clone(), rate, now, |bucket| bucket.take(rate, now))
     }
 
-    /// Takes a request from the bucket of an operator's key: what other keys of its partner use up is not missing there.
+    /// Takes a request from the bucket of an operator's key, which other keys of the same partner cannot exhaust.
     pub fn request_of_operator(&self, key_id: &str, own: Option<RequestRate>) -> RateStatus {
         let (rate, now) = (own.unwrap_or(self.default), self.world.uptime());
         self.operators.change(key_id.to_owned(), rate, now, |bucket| bucket.take(rate, now))
     }
 
-    /// Returns the seconds for which the partner must not submit, because of its debt; `None` if it has none.
+    /// Returns the seconds until the partner may submit again; `None` if it has no debt.
     pub fn debt_of(&self, partner: &PartnerId, own: Option<RequestRate>) -> Option<u64> {
         let (rate, now) = (own.unwrap_or(self.default), self.world.uptime());
         self.partners.change(partner.clone(), rate, now, |bucket| bucket.in_debt_for_s(rate, now))
     }
 
-    /// Takes the items of a batch, which was accepted whatever its size, from the future submissions of a partner.
+    /// Charges the items of a batch of any size against the future submissions of a partner.
     pub fn owe(&self, partner: &PartnerId, own: Option<RequestRate>, items: u64) {
         let (rate, now) = (own.unwrap_or(self.default), self.world.uptime());
         self.partners.change(partner.clone(), rate, now, |bucket| bucket.owe(items, rate, now));
     }
 
-    /// Returns whether the log has room for another request of a partner that is beyond its reach.
+    /// Returns whether to log another request outside the reach of its partner.
     pub fn logs_refusal_of(&self, partner: &PartnerId) -> bool {
         let (rate, now) = (LOGGED_REFUSALS, self.world.uptime());
         let status = self.logged_refusals.change(partner.clone(), rate, now, |bucket| bucket.take(rate, now));
@@ -78,7 +78,7 @@ impl Rates {
     /// Takes a wrong key from the bucket of an address.
     ///
     /// # Errors
-    /// The seconds to wait, when the address sent too many of them.
+    /// Seconds to wait, when the address sent too many wrong keys.
     pub fn wrong_key_from(&self, address: IpAddr) -> Result<(), u64> {
         let (rate, now) = (self.wrong_keys, self.world.uptime());
         let standing =
@@ -96,7 +96,7 @@ impl<K: Hash + Eq> Default for Buckets<K> {
 }
 
 impl<K: Hash + Eq> Buckets<K> {
-    /// Changes the bucket of a key, which is full at first.
+    /// Changes the bucket of a key. A new bucket is full.
     fn change<T>(
         &self,
         key: K,
@@ -133,7 +133,7 @@ mod tests {
         let refused = |partner: &PartnerId, own| rates.request_of(partner, own).retry_in_s.is_some();
         assert_eq!([(); 3].map(|()| refused(&shop, None)), [false, false, true]);
         assert!(!refused(&other, None));
-        // A higher rate takes effect from now on. It does not fill the bucket at once.
+        // A higher rate takes effect at once, but does not fill the bucket.
         let own = Some(RequestRate { per_second: 1000, burst: 1000 });
         assert!(refused(&shop, own));
         world.advance(Duration::from_millis(10));

@@ -1,4 +1,4 @@
-//! Whose clients receive an answer, for limits on what they have not yet received.
+//! Receivers of answers, for limits on answers that are not fully received yet.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -11,17 +11,17 @@ use postonce_shared::domain::partner::Partner;
 use crate::access::client_address::client_address;
 use crate::access::console_request::ToConsole;
 
-/// Whose clients receive an answer.
+/// Receiver of an answer.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reader {
-    /// Those of a partner.
+    /// A client of this partner.
     Partner(PartnerId),
-    /// Those of a network address, without a key; `None` if it is not known.
+    /// A client without a key, by network address; `None` if the address is unknown.
     Address(Option<IpAddr>),
 }
 
 impl Reader {
-    /// Returns the partner of the key or of the session of a request, or else the network of its client.
+    /// Returns the partner of the request's key or session, or else the network of its client.
     pub fn of(request: &HttpRequest) -> Self {
         if let Some(partner) = request.extensions().get::<Arc<Partner>>() {
             return Self::Partner(partner.id.clone());

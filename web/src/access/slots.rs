@@ -1,5 +1,5 @@
-//! Slots: what is counted while it is in use, with a limit for each holder, such as a partner, and one for all together.
-//! Without a free slot a request is refused, or does without.
+//! Counted slots with a limit for each holder, such as a partner, and a limit for all holders together. A request
+//! without a free slot is refused, or proceeds without the resource.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,17 +23,17 @@ struct Taken<K> {
     total: usize,
 }
 
-/// Why slots are not available.
+/// Limit that prevents slots from being taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoSlot {
-    /// The holder has this many at most.
+    /// The limit of the holder, which is this number of slots.
     OfHolder(usize),
-    /// All holders together have this many at most.
+    /// The limit of all holders together, which is this number of slots.
     OfAll(usize),
 }
 
 impl NoSlot {
-    /// Returns the status of the answer to a request that is refused for it.
+    /// Returns the status of the response to a request that is refused for this reason.
     pub const fn status(self) -> StatusCode {
         match self {
             Self::OfHolder(_) => StatusCode::TOO_MANY_REQUESTS,
@@ -43,13 +43,13 @@ impl NoSlot {
 }
 
 impl<K: Ord + Clone> Slots<K> {
-    /// Creates slots that are all free.
+    /// Creates free slots, with the limits of a holder and of all holders together.
     pub fn new(holder_max: usize, total_max: usize) -> Arc<Self> {
         let taken = Taken { by_holder: BTreeMap::new(), total: 0 };
         Arc::new(Self { holder_max, total_max, taken: Mutex::new(taken) })
     }
 
-    /// Takes slots until the guard is dropped.
+    /// Takes `count` slots until the guard is dropped.
     ///
     /// # Errors
     /// [`NoSlot`] when a limit would be exceeded.
@@ -80,7 +80,7 @@ impl<K: Ord + Clone> Slots<K> {
     }
 }
 
-/// Slots in use, until it is dropped.
+/// Slots in use, which are released when the guard is dropped.
 #[must_use = "the slots are free again when the guard is dropped"]
 #[derive(Debug)]
 pub struct SlotGuard<K: Ord + Clone = PartnerId> {
@@ -90,7 +90,7 @@ pub struct SlotGuard<K: Ord + Clone = PartnerId> {
 }
 
 impl<K: Ord + Clone> SlotGuard<K> {
-    /// Gives back those beyond a number.
+    /// Releases all slots but `count`.
     pub fn keep(&mut self, count: usize) {
         let kept = self.count.min(count);
         self.slots.give_back(&self.holder, self.count.saturating_sub(kept));

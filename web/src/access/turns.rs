@@ -1,5 +1,5 @@
-//! Turns: what takes much memory or computing time is done for a few requests of a partner at a time, and for a few of all
-//! partners. Other requests wait, those of a partner for each other first.
+//! Turns limit work that needs much memory or computing time: a few requests of each partner at a time, and a few of
+//! all partners. Other requests wait, first for those of their own partner.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -12,18 +12,18 @@ use tokio::time::{Instant, timeout};
 
 use crate::access::slots::NoSlot;
 
-/// Requests of a partner, and of one process, that wait in the order in which they came.
+/// Limits on concurrent requests, for each partner and the process. Waiting requests proceed in the order of arrival.
 #[derive(Debug)]
 pub struct Turns {
     partner_max: usize,
     total_max: usize,
     wait_max: Duration,
-    /// Semaphores that are not in use any more are removed when one is added.
+    /// Unused semaphores are removed when another one is added.
     by_partner: Mutex<BTreeMap<PartnerId, Weak<Semaphore>>>,
     all: Arc<Semaphore>,
 }
 
-/// The turn of a request, until it is dropped.
+/// Turn of a request, which ends when the guard is dropped.
 #[must_use = "the turn ends when the guard is dropped"]
 #[derive(Debug)]
 pub struct Turn {
@@ -32,16 +32,17 @@ pub struct Turn {
 }
 
 impl Turns {
-    /// Allows `partner_max` turns of a partner at a time, and `total_max` of all partners. A request waits for `wait_max` at most.
+    /// Allows `partner_max` turns of a partner and `total_max` of all at a time. A request waits at most `wait_max`.
     pub fn new(partner_max: usize, total_max: usize, wait_max: Duration) -> Self {
         let all = Arc::new(Semaphore::new(total_max));
         Self { partner_max, total_max, wait_max, by_partner: Mutex::default(), all }
     }
 
-    /// Waits for a turn.
+    /// Waits for a turn of the partner, then for one of the process.
     ///
     /// # Errors
-    /// [`NoSlot`] if there is none in time: its own requests have the turns of the partner, or those of others all turns.
+    /// [`NoSlot`] if there is no turn in time: [`NoSlot::OfHolder`] if the partner holds all of its turns,
+    /// [`NoSlot::OfAll`] if all turns are taken.
     pub async fn wait(&self, partner: &PartnerId) -> Result<Turn, NoSlot> {
         let (own, begun) = (self.of_partner(partner), Instant::now());
         let of_partner = timeout(self.wait_max, own.acquire_owned()).await.ok().and_then(Result::ok);

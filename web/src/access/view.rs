@@ -2,8 +2,7 @@
 
 use postonce_shared::domain::ids::PartnerId;
 
-/// The transactions that a caller may read. Partners choose message ids themselves, so one partner must not see those
-/// of another.
+/// Transactions that a caller may read. Partners choose message ids themselves, so a partner must not see those of another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum View<'a> {
     /// The transactions of this partner.
@@ -13,7 +12,7 @@ pub enum View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// Returns the partner to which the view is limited, if it is limited.
+    /// Returns the partner to which the view is limited; `None` if it covers all.
     pub const fn partner(self) -> Option<&'a PartnerId> {
         match self {
             Self::Own(own) => Some(own),

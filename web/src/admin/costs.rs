@@ -1,4 +1,4 @@
-//! Costs of storage operations, summed over all processes that report.
+//! Costs of storage operations, summed over all processes that report them.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -10,12 +10,12 @@ use postonce_shared::oversight::prices::{Cost, Prices};
 use postonce_shared::ports::operations::{Operation, PriceKind, Service, StorageOperations};
 use postonce_shared::posting::waiting::ServedCounts;
 
-/// Kind of storage operation in a report. The name may come from another process.
+/// Kind of storage operation in a report. The name may come from another process, so it can be unknown here.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ReportedOperation {
-    /// The service.
+    /// Storage service of the operation.
     pub service: Service,
-    /// The name of the operation in the storage service.
+    /// Name of the operation in the storage service.
     pub name: Cow<'static, str>,
     /// Price category.
     pub price: PriceKind,
@@ -35,7 +35,7 @@ pub struct ProcessReport {
     pub process: String,
     /// Number of transactions that it posted or rejected.
     pub postings: u64,
-    /// Those of them that it posted or rejected at once, without the queue.
+    /// Number of these that were posted or rejected at once, without the queue.
     pub immediate: u64,
     /// Number of storage operations, including retries.
     pub operations: BTreeMap<ReportedOperation, u64>,
@@ -47,16 +47,16 @@ impl ProcessReport {
         self.operations.values().fold(0, |sum, count| sum.saturating_add(*count))
     }
 
-    /// Returns their cost.
+    /// Returns the cost of the operations.
     pub fn cost(&self, prices: &Prices) -> Cost {
         self.operations.iter().map(|(operation, count)| prices.of(operation.price, *count)).sum()
     }
 }
 
-/// Source of reports from the processes of the bank.
+/// Source of the reports of all processes.
 #[async_trait]
 pub trait WorkerReports: Send + Sync {
-    /// Returns a report of each reachable process, this one first. Never accesses the store.
+    /// Returns a report of each reachable process, starting with this one. May read the process registry from the store.
     async fn reports(&self) -> Vec<ProcessReport>;
 }
 
@@ -78,7 +78,7 @@ impl ProcessReport {
         }
     }
 
-    /// Converts the status of another process; `None` when it contains an unknown category.
+    /// Converts the status of another process; `None` if a service or price category is unknown, or a counter is missing.
     pub fn from_status(address: &str, status: &Status) -> Option<Self> {
         let mut operations: BTreeMap<ReportedOperation, u64> = BTreeMap::new();
         for OperationCount { service, operation, price, count } in &status.storage_operations {

@@ -1,4 +1,4 @@
-//! Administration of the gate: changes it, and collects acknowledgments from all processes.
+//! Administration of the gate: changes it, and collects the acknowledgments of all processes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,47 +17,47 @@ use postonce_shared::ports::world::World;
 use tokio::sync::oneshot;
 use tracing::warn;
 
-/// Maximum time for a process to acknowledge: the operator waits for it.
+/// Time limit for the acknowledgment of a process, because the operator waits for it.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(4);
 
 /// Answer of a process to a new epoch of the gate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Acknowledgment {
-    /// The process.
+    /// Id of the process.
     pub listener: ProcessId,
-    /// Its address.
+    /// Address of the process.
     pub address: Address,
-    /// When it last renewed its registry entry; now for the process that answers the operator.
+    /// Time at which the process last renewed its registry entry; the current time for this process.
     pub seen_at: Timestamp,
-    /// The epoch that it applies, or why that is not known.
+    /// The epoch that the process applies, or the reason why it is unknown.
     pub epoch: Result<u64, String>,
 }
 
-/// A change of the gate, and the answers of the processes that were notified.
+/// Result of a change: the new gate, and the answers of the notified processes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NotifiedChange {
     /// The gate after the change.
     pub order: GateRecord,
-    /// The answers of all processes, by id.
+    /// Answers of the processes, by process id.
     pub acknowledgments: Vec<Acknowledgment>,
-    /// Why the other processes are not known, so that none of them was told; they apply the change later.
+    /// Reason why the registry could not be read. The other processes were then not notified, and apply the change later.
     pub registry_problem: Option<String>,
 }
 
-/// Reads and changes the gate, and notifies all processes: workers and web processes post only while it is released.
+/// Reads and changes the gate, and notifies all processes. Workers and web processes post only while it is released.
 #[derive(Clone)]
 pub struct GateService {
     gate: Gate,
     world: Arc<dyn World>,
     gatekeeper: Arc<Gatekeeper>,
     network: PeerNetwork,
-    /// `None` if this process does not post.
+    /// Address of this process; `None` if it does not post.
     address: Option<Address>,
 }
 
 impl GateService {
-    /// Creates the service for a bank. `gatekeeper` applies the gate in this process.
-    /// Other processes reach this one at `address`; without one it does not post, and acknowledges nothing itself.
+    /// Creates the service for a bank. `gatekeeper` applies the gate in this process. Without an `address`, this
+    /// process does not post and does not acknowledge changes.
     pub fn new(
         bank: &Bank,
         network: &PeerNetwork,
@@ -73,33 +73,32 @@ impl GateService {
         self.world.now()
     }
 
-    /// Reads the current state.
+    /// Reads the gate from the store.
     ///
     /// # Errors
-    /// [`StoreFault`] when it cannot be read. The processes treat it as held then.
+    /// [`StoreFault`] when it cannot be read. Processes then treat the gate as held.
     pub async fn read(&self) -> Result<GateRecord, StoreFault> {
         let record = self.gate.read_record().await?;
-        // If the process that changed it ended before it notified the others, the pings of this one do.
+        // A process that ended before it notified the others may have changed the gate. The pings of this process then do.
         self.gatekeeper.catch_up(record.value.epoch).await;
         Ok(record)
     }
 
-    /// Returns the gate as this process applies it, without accessing the store, given the record that was read last: if this
-    /// process applies another value by now, the act that changed it is not known.
+    /// Returns the gate as this process applies it, without a store access. `read` is the record that was read last.
+    /// If this process now applies another epoch, the act that changed it is unknown.
     pub fn applied(&self, read: &GateRecord) -> GateRecord {
         let newer = self.gatekeeper.known().filter(|known| known.epoch != read.value.epoch);
         newer.map_or_else(|| read.clone(), |value| GateRecord { value, ..GateRecord::UNSET })
     }
 
-    /// Returns why this process does not perform scheduled releases, if so.
+    /// Returns the reason why this process does not perform scheduled releases, if there is one.
     pub fn untrusted_clock(&self) -> Option<UntrustedClock> {
         self.gate.untrusted_clock()
     }
 
-    /// Changes the gate, and notifies every process. If the caller is cancelled, the change continues: without the
-    /// notification, the processes would learn of it late.
+    /// Changes the gate, and notifies every process, even if the caller is cancelled: unnotified processes apply it late.
     ///
-    /// Nothing is done unless `is_expected` admits the epoch of the gate.
+    /// Does nothing if `is_expected` returns `false` for the current epoch.
     ///
     /// # Errors
     /// [`StoreFault`]: the outcome is unknown. It is safe to retry. [`UnexpectedEpoch`] when nothing was done.
@@ -126,10 +125,10 @@ impl GateService {
         set.await.map_err(ended)?
     }
 
-    /// Notifies every process of a change.
+    /// Notifies every process of a change, including this one.
     async fn notify(&self, order: GateRecord) -> NotifiedChange {
         let epoch = order.value.epoch;
-        // Listeners that are not notified now read the gate at the next ping.
+        // Listeners that do not receive this notification read the gate after the next ping.
         self.network.bell.note_gate_epoch(epoch);
         let (others, own) = join(self.notify_others(epoch), self.gatekeeper.refresh(epoch)).await;
         let (mut acknowledgments, registry_problem) = match others {
@@ -147,11 +146,11 @@ impl GateService {
     }
 
     /// # Errors
-    /// [`StoreFault`] when the process registry cannot be read: no process was told.
+    /// [`StoreFault`] when the process registry cannot be read. No process was notified.
     async fn notify_others(&self, epoch: u64) -> Result<Vec<Acknowledgment>, StoreFault> {
         let request = BroadcastRequest::put(GATE_PATH, GateEpoch { epoch }.encode());
         let sent = self.network.broadcast.send(&request, ANSWER_TIME_MAX).await;
-        // The gate is changed; the processes read it later.
+        // The gate is changed already, so the processes apply it later.
         let answers = sent.inspect_err(|fault| {
             warn!("The other processes could not be notified of the gate: {}", chain(fault));
         })?;

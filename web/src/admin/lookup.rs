@@ -1,4 +1,4 @@
-//! Finds single transactions for operators: by the number that people quote, or by the id that a client chose.
+//! Finds transactions for operators: by order number, or by the message id that a client chose.
 
 use postonce_shared::access::partner_records::PartnerRecords;
 use postonce_shared::domain::ids::{AccountKey, MessageId, OrderNumber, PartnerId};
@@ -7,10 +7,9 @@ use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::StoredTransaction;
 use postonce_shared::protocol::enquire;
 
-/// Partners in one read of their list.
 const PARTNERS_PER_READ: usize = 200;
 
-/// What to look for.
+/// Criterion of a look-up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wanted {
     /// The transaction with this order number.
@@ -19,7 +18,7 @@ pub enum Wanted {
     Message(AccountKey, MessageId),
 }
 
-/// Returns the transactions, by partner.
+/// Returns the matching transactions, by partner.
 ///
 /// # Errors
 /// [`StoreFault`] when they cannot be read.
@@ -33,7 +32,6 @@ pub async fn find(store: &Store, wanted: Wanted) -> Result<Vec<StoredTransaction
     }
 }
 
-/// Returns the ids of all partners.
 async fn partners(records: &PartnerRecords) -> Result<Vec<PartnerId>, StoreFault> {
     let mut ids: Vec<PartnerId> = Vec::new();
     loop {

@@ -1,5 +1,4 @@
-//! Administration without HTTP: queues, dead letters, order numbers, costs, the number of workers, the gate, single
-//! transactions, and the whole bank at once.
+//! Administration, independent of HTTP: queues, dead letters, order numbers, costs, workers, gate, look-ups, overview.
 
 pub mod costs;
 pub mod gate;

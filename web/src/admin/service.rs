@@ -31,9 +31,9 @@ use crate::admin::lookup::{self, Wanted};
 /// Number of listeners of one queue, in all processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Listeners {
-    /// Currently active.
+    /// Number of listeners that are active now.
     pub active: u32,
-    /// Maximum.
+    /// Maximum number of listeners.
     pub max: u32,
 }
 
@@ -47,7 +47,7 @@ pub trait ListenerStatus: Send + Sync {
 /// Report on one queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueueReport {
-    /// Its name.
+    /// Name of the queue.
     pub name: QueueName,
     /// Waiting messages.
     pub backlog: Backlog,
@@ -57,14 +57,14 @@ pub struct QueueReport {
     pub listeners: Listeners,
 }
 
-/// Wanted number of workers, with the values from which it is computed.
+/// Wanted number of workers, and the values that determine it.
 #[derive(Debug, Clone)]
 pub struct ScaleReport {
-    /// Waiting work.
+    /// Work that waits for workers.
     pub demand: Demand,
-    /// Scaling policy.
+    /// Scaling policy of the workers.
     pub policy: ScalingPolicy,
-    /// Wanted number.
+    /// Wanted number of workers.
     pub wanted: WorkersWanted,
 }
 
@@ -75,7 +75,7 @@ pub struct AdminTerms {
     pub scaling: ScalingPolicy,
     /// Prices of storage operations.
     pub prices: Prices,
-    /// Number of storage operations per day of the scrubber.
+    /// Maximum number of storage operations per day of the scrubber.
     pub scrubber_operations_per_day: u32,
 }
 
@@ -96,7 +96,7 @@ pub struct AdminService {
 }
 
 impl AdminService {
-    /// Creates the service for a bank. `workers` reports listeners and costs.
+    /// Creates the service for a bank. `workers` reports the listeners and the costs.
     pub fn new<W>(bank: &Bank, workers: Arc<W>, terms: AdminTerms) -> Self
     where
         W: ListenerStatus + WorkerReports + 'static,
@@ -123,10 +123,10 @@ impl AdminService {
         self.world.now()
     }
 
-    /// Returns the work queues, those of batches, and queues that exist only as the origin of dead letters.
+    /// Returns the work queues, the queues of batches, and queues that exist only as the origin of dead letters.
     ///
     /// # Errors
-    /// [`StoreFault`] when they cannot be read. The other methods return the same error.
+    /// [`StoreFault`] when they cannot be read.
     pub async fn queues(&self) -> Result<Vec<QueueReport>, StoreFault> {
         let mut dead: BTreeMap<QueueName, u64> =
             self.store.dead_letters.count_open().await?.into_iter().collect();
@@ -166,7 +166,7 @@ impl AdminService {
         self.store.dead_letters.find(id).await
     }
 
-    /// Finds transactions of all partners, by partner.
+    /// Finds the transactions of all partners that match, by partner.
     ///
     /// # Errors
     /// [`StoreFault`]
@@ -198,7 +198,7 @@ impl AdminService {
         self.order_numbers.register().await
     }
 
-    /// Returns the progress and the results of the scrubber.
+    /// Returns the progress and the findings of the scrubber.
     ///
     /// # Errors
     /// [`StoreFault`] when its state cannot be read.
@@ -221,7 +221,7 @@ impl AdminService {
         CostReport::of(self.workers.reports().await)
     }
 
-    /// Prices of storage operations.
+    /// Returns the prices of storage operations.
     pub const fn prices(&self) -> &Prices {
         &self.prices
     }

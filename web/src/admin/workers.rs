@@ -1,4 +1,4 @@
-//! Status of all workers: the one in this process, and those of other processes.
+//! Status of all workers: in this process, and in the others.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,16 +18,16 @@ use tracing::warn;
 use crate::admin::costs::{ProcessReport, WorkerReports};
 use crate::admin::service::{ListenerStatus, Listeners};
 
-/// Maximum time for a worker to report its status: an operator waits for it.
+/// Time limit for the status of a worker, because an operator waits for it.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// Collects the status of all worker processes.
 pub struct AllWorkers {
-    /// The address of this process.
+    /// Address of this process.
     pub address: String,
     /// Counters of the worker in this process.
     pub meter: Arc<Meter>,
-    /// How the requests of this process were served.
+    /// Counts of the requests of this process, by the way in which they were processed.
     pub served: Arc<ServedCounts>,
     /// Storage operations of this process.
     pub operations: Arc<StorageOperations>,
@@ -69,7 +69,7 @@ impl WorkerReports for AllWorkers {
 }
 
 impl AllWorkers {
-    /// Returns the status of each other process with its address. Processes that do not answer are omitted.
+    /// Returns the address and status of each other process. Processes that do not answer are omitted.
     async fn statuses(&self) -> Vec<(String, Status)> {
         match self.processes().await {
             Ok(processes) => {

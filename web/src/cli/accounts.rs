@@ -1,5 +1,4 @@
-//! `postonce-web accounts` and `postonce-web transactions`: balances, statements and single transactions, of all partners. They
-//! only read.
+//! `postonce-web accounts` and `transactions`: reads balances, statements and single transactions of all partners.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -19,9 +18,8 @@ use crate::api::{life, respond};
 use crate::cli::ids::parse_account;
 use crate::cli::output::{json, table};
 
-/// Accounts in one read of the list of a user.
 const ACCOUNTS_PER_READ: usize = 200;
-/// Entries of a statement that are printed by default.
+/// Default number of statement entries.
 const ENTRIES: u16 = 20;
 /// Exit code if nothing was found.
 const NOT_FOUND: u8 = 4;
@@ -91,7 +89,7 @@ const EXIT_CODES: &str = "Exit codes:
   2  wrong usage
   4  not found";
 
-/// Prints what was asked for. The exit code says whether it was found.
+/// Prints the requested accounts or entries. Returns exit code 4 if there are none.
 ///
 /// # Errors
 /// When the store cannot be read.
@@ -201,7 +199,7 @@ async fn statement(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints the transactions that were asked for, with their way through the bank. The exit code says whether there are any.
+/// Prints the requested transactions with their events. Returns exit code 4 if there are none.
 ///
 /// # Errors
 /// When the store cannot be read.

@@ -1,4 +1,4 @@
-//! `postonce-web anchors`: prints anchors, so that copies of them are kept elsewhere, and makes them.
+//! `postonce-web anchors`: prints anchors, so that copies can be kept elsewhere, and makes them.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write};
 use std::path::Path;
@@ -28,10 +28,9 @@ use super::ids::parse_account;
 use super::keys::parse_partner;
 use super::operator::identity;
 
-/// Number of anchors per request.
 const ANCHORS_LIMIT: usize = 1000;
 
-/// Maximum size of a line of a file with anchors, in bytes; the rest of a longer one is no anchor.
+/// Maximum length of a line in a file with anchors, in bytes. A longer line is split, so it is not a valid anchor.
 const LINE_BYTES_MAX: u64 = 64 << 10;
 
 /// Arguments of `anchors`. Without a subcommand, all anchors of the store are printed, one JSON object per line.
@@ -67,10 +66,10 @@ enum AnchorsOperation {
     NewKey,
 }
 
-/// Prints or makes anchors.
+/// Prints, makes or proves anchors, or prints a new key pair.
 ///
 /// # Errors
-/// When the store cannot be read or written, or no anchor was made.
+/// When the store cannot be read or written, no anchor was made, or there is no proof.
 pub async fn run(
     AnchorsCommand { command }: AnchorsCommand,
     config: &Config,
@@ -139,10 +138,10 @@ fn print(anchor: &SignedAnchor, out: &mut (dyn Write + Send)) -> anyhow::Result<
     Ok(writeln!(out, "{line}")?)
 }
 
-/// Reads a file with the output of this command.
+/// Reads copies of anchors from a file with the output of this command.
 ///
 /// # Errors
-/// When it cannot be read, or a line is not an anchor.
+/// When the file cannot be read, or a line is not an anchor.
 pub fn read_copies(file: &Path) -> anyhow::Result<Vec<SignedAnchor>> {
     let name = file.display();
     let opened = std::fs::File::open(file).with_context(|| format!("the file {name} cannot be read"))?;
@@ -163,10 +162,10 @@ pub fn read_copies(file: &Path) -> anyhow::Result<Vec<SignedAnchor>> {
     Ok(copies)
 }
 
-/// Makes an anchor of a bank.
+/// Makes an anchor of a bank, and appends it to its log.
 ///
 /// # Errors
-/// When none was made.
+/// When no anchor was made, or the outcome is unknown.
 pub async fn make(bank: &Bank, key: &AnchorKey, occasion: Occasion) -> anyhow::Result<StoredAnchor> {
     let signer = AnchorSigner::new(&bank.store, &bank.world, key.clone());
     let made = append(&bank.store, &bank.world, &signer, occasion).await;

@@ -1,5 +1,4 @@
-//! `postonce-web config`: prints the settings in force and their origin, and `config check` validates them. Neither changes
-//! anything.
+//! `postonce-web config`: prints the settings in force and their origin, or validates them. It changes nothing.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -56,23 +55,22 @@ struct Setting<'a> {
     value: Option<&'a str>,
     /// `default`, `file`, `environment`, `secret_file` or `command_line`.
     origin: &'static str,
-    /// The variable, the option or the file that sets it.
+    /// Name of the variable, option or file that sets it.
     from: String,
 }
 
-/// The result of a check.
 #[derive(Debug, Default, Serialize)]
 struct Findings {
-    /// What prevents the start or the work of the service.
+    /// Errors that would prevent the service from starting or working.
     errors: Vec<String>,
-    /// What could not be checked.
+    /// Checks that were not possible.
     notes: Vec<String>,
 }
 
 /// Prints the settings in force, or checks them.
 ///
 /// # Errors
-/// When the settings have errors, so that none is in force, or the output fails.
+/// When the settings have errors, so that none are in force, or the output fails.
 pub async fn run(
     ConfigCommand { command, json: as_json }: ConfigCommand,
     matches: &ArgMatches,
@@ -110,7 +108,7 @@ fn print(settings: &[SettingInForce], as_json: bool, out: &mut (dyn Write + Send
         });
         return json(&Settings { settings: settings.collect() }, out);
     }
-    // Groups in the order of their first settings.
+    // Groups are printed in the order of their first settings.
     let mut groups: BTreeMap<&str, usize> = BTreeMap::new();
     for setting in settings {
         let next = groups.len();
@@ -127,7 +125,7 @@ fn print(settings: &[SettingInForce], as_json: bool, out: &mut (dyn Write + Send
     table(&rows, out)
 }
 
-/// Checks what the values of the settings refer to.
+/// Checks the files, the store and the other resources to which settings refer.
 async fn check(config: &Config, world: &Arc<dyn World>) -> Findings {
     let mut findings = Findings::default();
     let mut error = |error: String| findings.errors.push(error);
@@ -151,7 +149,7 @@ async fn check(config: &Config, world: &Arc<dyn World>) -> Findings {
 async fn check_store(config: &Config, world: &Arc<dyn World>, findings: &mut Findings) {
     let store = match store::open_to_read(config, Arc::clone(world)).await {
         Ok(store) => store,
-        // The next start creates or migrates it.
+        // The next start creates or migrates the store.
         Err(fault @ (OpenFault::NoDatabase { .. } | OpenFault::Sqlite(sqlite::OpenFault::Older { .. }))) => {
             findings.notes.push(format!("the store was not checked: {}", chain(&fault)));
             return;

@@ -1,5 +1,5 @@
-//! `postonce-web gate …`: shows, holds and releases the gate. It works on the store, needs no running server, and notifies
-//! the running processes like the same change over HTTP.
+//! `postonce-web gate …`: shows, holds and releases the gate. It accesses the store directly, needs no running server,
+//! and notifies the running processes in the same way as the HTTP API.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -101,7 +101,7 @@ pub async fn run(
     }
 }
 
-/// Changes the gate. If a process did not acknowledge it, or none could be told, the exit code says so.
+/// Changes the gate. Returns exit code 5 if not every process acknowledged or the registry could not be read.
 async fn set(
     service: &GateService,
     bank: &Bank,
@@ -159,7 +159,7 @@ fn in_words(gate: &wire::Gate) -> String {
         |before: &str, text: &Option<String>| text.iter().map(|text| format!("{before}{text}")).collect();
     let until: String = text(" until ", &gate.release_at);
     let (since, by): (String, String) = (text(", since ", &gate.since), text(", by ", &gate.by));
-    // The text of an operator: terminals must not interpret it.
+    // Escaped, because the text may contain control characters for the terminal.
     let reason = gate.reason.iter().map(|reason| format!(": {}", reason.escape_debug())).collect::<String>();
     format!("the gate is {}{until} (epoch {}){since}{by}{reason}", gate.state, gate.epoch)
 }
@@ -203,7 +203,7 @@ mod tests {
         }
     }
 
-    /// A bank of a command, with its network.
+    /// Creates the bank of a command, with its network.
     fn bank_over(change: impl FnOnce(&mut Store)) -> (Bank, PeerNetwork) {
         let world: Arc<dyn World> = Arc::new(TestWorld::new(1));
         let mut store = MemoryStore::new(Arc::clone(&world));
@@ -215,7 +215,7 @@ mod tests {
         (bank, network)
     }
 
-    /// Runs a command line, with its words divided by `|`. Returns its exit code and output, or its error.
+    /// Runs a command line, whose words are separated by `|`. Returns the exit code and output, or the error.
     async fn run_line(bank: &(Bank, PeerNetwork), line: &str) -> Result<(String, String), String> {
         let words = line.split('|').map(str::to_owned);
         let line = Line::try_parse_from(std::iter::once("gate".to_owned()).chain(words)).unwrap();

@@ -1,11 +1,11 @@
-//! Ids in the arguments of commands.
+//! Parsers of ids in command arguments.
 
 use postonce_shared::domain::ids::AccountKey;
 
-/// Parses the ids of user and account, with a slash between them.
+/// Parses the id of a user and the id of an account, separated by a slash.
 ///
 /// # Errors
-/// When the text has another form.
+/// A message with the required form.
 pub fn parse_account(text: &str) -> Result<AccountKey, String> {
     let (user, account) = text
         .split_once('/')

@@ -1,4 +1,4 @@
-//! `postonce-web keys …`: administration of API keys. It accesses the store directly and needs no running server.
+//! `postonce-web keys …`: administration of API keys. It accesses the store directly, and needs no running server.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -62,7 +62,7 @@ pub fn parse_scope(text: &str) -> Result<Scope, String> {
     Scope::from_code(text).ok_or_else(|| format!("must be one of {}", Scope::codes()))
 }
 
-/// Returns the given scopes, or the default scopes if there are none.
+/// Returns the given scopes, or the default scopes if none are given.
 fn scopes_or_default(typed: &[Scope]) -> Vec<Scope> {
     let typed: BTreeSet<Scope> = typed.iter().copied().collect();
     if typed.is_empty() { PARTNER_SCOPES.to_vec() } else { typed.into_iter().collect() }
@@ -76,14 +76,13 @@ pub fn key_terms(scopes: &[Scope], expiry: &Expiry, now: Timestamp) -> anyhow::R
     Ok(NewKeyTerms { scopes: scopes_or_default(scopes), expires_at: expiry.at(now)? })
 }
 
-/// Returns the expiry and the recorded use of a key for the end of its line; nothing for what is not known.
+/// Returns the expiry and the recorded use of a key for the end of its line. Omits unknown values.
 pub fn lifetimes(expires_at: Option<Timestamp>, last_used_at: Option<Timestamp>) -> String {
     let expires = expires_at.map(|at| format!("  expires {at}"));
     let used = last_used_at.map(|at| format!("  used {at}"));
     expires.into_iter().chain(used).collect()
 }
 
-/// Default scopes of a key.
 const PARTNER_SCOPES: [Scope; 4] = [Scope::Deposit, Scope::Withdraw, Scope::Read, Scope::Accounts];
 
 /// Runs a command and prints its result.
@@ -116,7 +115,7 @@ pub async fn run(
         KeysCommand::Revoke { id } => {
             let record = store.api_keys.find(&id).await.context("the keys could not be read")?;
             let Some(record) = record else {
-                // The argument is not logged: a text that is no key id could be a key.
+                // The id is not logged, because the argument could be a key.
                 Event::by_operator("key.revoke", AuditTarget::nothing(), Outcome::Refused("key_unknown"))
                     .log();
                 bail!("no key has the id {id}; `keys list` shows all ids");
@@ -124,7 +123,7 @@ pub async fn run(
             let on = AuditTarget::one("partner", &record.partner).and("key", &id);
             let revoked = service.revoke_key(&record.partner, &id, Mandate::Full).await;
             let revoked = match revoked {
-                // The key of a partner without a record is not valid, but is revoked anyway.
+                // The key of a partner without a record is not valid, but its row is revoked anyway.
                 Ok(PartnerChangeOutcome::Unknown | PartnerChangeOutcome::Refused(_)) => {
                     store.api_keys.revoke(&id, service.now()).await.map(drop)
                 }
@@ -137,7 +136,6 @@ pub async fn run(
     Ok(())
 }
 
-/// Returns the state of a key as a word.
 async fn status(service: &PartnerService, record: &ApiKeyRecord) -> anyhow::Result<String> {
     if let Some(at) = record.revoked_at {
         return Ok(format!("revoked {at}"));
@@ -147,7 +145,7 @@ async fn status(service: &PartnerService, record: &ApiKeyRecord) -> anyhow::Resu
         _ if !record.is_valid_at(service.now()) => "expired".to_owned(),
         Some(partner) if partner.admits(&record.id) => "active".to_owned(),
         Some(partner) if partner.has_key(&record.id) => "suspended".to_owned(),
-        // Created by a process that stopped before it returned the key.
+        // The creation or the revocation of the key was interrupted.
         Some(_) | None => "never issued".to_owned(),
     })
 }
@@ -186,10 +184,10 @@ pub async fn add_key(
     }
 }
 
-/// Records the outcome of a change of a partner in the audit trail, and returns it.
+/// Records the outcome of a change of a partner in the audit trail, and returns that outcome.
 ///
 /// # Errors
-/// Those of the change.
+/// The error of the change.
 pub async fn recorded(
     audit: &Arc<AuditTrail>,
     act: &str,
@@ -250,7 +248,7 @@ mod tests {
         let listed = run(KeysCommand::List).await.unwrap();
         assert!(listed.contains("shop") && listed.contains("active") && !listed.contains(key.trim()));
         let id = listed.split_whitespace().next().unwrap().to_owned();
-        // A second key is allowed for a rotation, but not a third one.
+        // Two keys are allowed, for rotation, but not a third one.
         run(add()).await.unwrap();
         let refused = run(add()).await.unwrap_err().to_string();
         assert!(refused.contains("2 keys are active") && refused.contains("revoke one first"), "{refused}");

@@ -1,4 +1,4 @@
-//! Commands of `postonce-web`: administration, and a client for batches.
+//! Commands of `postonce-web`: administration, and a client that submits batches.
 
 pub mod accounts;
 pub mod anchors;

@@ -1,11 +1,11 @@
-//! The person who runs a command, for the audit trail.
+//! Identity of the person who runs a command, for the audit trail.
 
 use postonce_shared::oversight::audit::AuditTarget;
 
-/// Name of a user or host that the system does not know, as in a container without a list of users.
+/// Replaces the name of a user or host that the system cannot resolve, as in a container without a user database.
 const UNKNOWN: &str = "unknown";
 
-/// Returns the user of the operating system and the host.
+/// Returns the name of the operating system user and the name of the host.
 pub fn identity() -> AuditTarget {
     let user = whoami::username().unwrap_or_else(|_| UNKNOWN.to_owned());
     let host = whoami::hostname().unwrap_or_else(|_| UNKNOWN.to_owned());

@@ -1,4 +1,4 @@
-//! `postonce-web order-numbers advance`: prepares a store that went back in time for its first process.
+//! `postonce-web order-numbers advance`: prepares a store that went back in time, before the first process starts.
 
 use std::io::Write;
 use std::time::Duration;

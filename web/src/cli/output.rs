@@ -1,30 +1,30 @@
-//! Output of commands: tables for people, JSON for programs, and the exit code of an act that was done in part.
+//! Output of commands: tables, JSON, and the exit code of an incomplete act.
 
 use std::io::Write;
 
 use anyhow::Context as _;
 use serde::Serialize;
 
-/// Exit code if the act was carried out, but not completely: the output shows what is missing.
+/// Exit code of an act that was carried out only in part. The output shows what is missing.
 pub const INCOMPLETE: u8 = 5;
 
-/// Explanation of the exit codes of acts.
+/// Help text about the exit codes of acts.
 pub const EXIT_CODES: &str = "Exit codes:
   0  done
   1  nothing was done, or the outcome is unknown
   2  wrong usage
   5  done in part; the output shows what is missing";
 
-/// Writes one JSON document.
+/// Writes a JSON document, indented.
 ///
 /// # Errors
-/// When the output fails.
+/// When the value cannot be serialized or the output fails.
 pub fn json(value: &impl Serialize, out: &mut (dyn Write + Send)) -> anyhow::Result<()> {
     let text = serde_json::to_string_pretty(value).context("the result cannot be written as JSON")?;
     Ok(writeln!(out, "{text}")?)
 }
 
-/// Writes rows as columns that are as wide as their longest cell, except the last one.
+/// Writes rows as aligned columns, without white space at the ends of lines.
 ///
 /// # Errors
 /// When the output fails.

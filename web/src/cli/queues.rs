@@ -1,5 +1,4 @@
-//! `postonce-web queues`: depth, age, dead letters and listeners of each queue. It works on the store and asks the running
-//! processes.
+//! `postonce-web queues`: depth, age, dead letters and listeners of each queue, from the store and the running processes.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -25,7 +24,7 @@ pub struct QueuesCommand {
     json: bool,
 }
 
-/// Prints the queues, as `/v1/admin/queues` lists them.
+/// Prints the queues that `/v1/admin/queues` lists.
 ///
 /// # Errors
 /// When the store cannot be read.
@@ -52,7 +51,7 @@ pub async fn run(
     table(&rows, out)
 }
 
-/// Creates the source of the status of all processes for a command, which is itself none of them.
+/// Creates the source of process statuses for a command, which itself does no work.
 pub fn all_workers(bank: &Bank, network: &PeerNetwork) -> Arc<AllWorkers> {
     Arc::new(AllWorkers {
         address: String::new(),
@@ -63,7 +62,7 @@ pub fn all_workers(bank: &Bank, network: &PeerNetwork) -> Arc<AllWorkers> {
     })
 }
 
-/// Creates the service of reports for a command.
+/// Creates the administration service for a command.
 pub fn admin_service(bank: &Bank, workers: Arc<AllWorkers>, config: &Config) -> AdminService {
     let terms = AdminTerms {
         scaling: config.scaling.clone(),

@@ -1,4 +1,4 @@
-//! Times in the arguments of commands.
+//! Parsers of times in command arguments.
 
 use std::time::Duration;
 
@@ -6,12 +6,11 @@ use anyhow::ensure;
 use clap::Args;
 use postonce_shared::domain::time::Timestamp;
 
-/// Largest number of days until a key expires.
+/// Maximum number of days until a key expires.
 const DAYS_MAX: i64 = 36_500;
-/// A day.
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Parses a time.
+/// Parses a time of RFC 3339.
 ///
 /// # Errors
 /// A message with the allowed form.
@@ -31,10 +30,10 @@ pub struct Expiry {
 }
 
 impl Expiry {
-    /// Returns the time of the expiry, if there is one.
+    /// Returns the time at which the key expires; `None` if it does not.
     ///
     /// # Errors
-    /// When it is in the past.
+    /// When `--expires-at` is not in the future.
     pub fn at(&self, now: Timestamp) -> anyhow::Result<Option<Timestamp>> {
         let Self { expires_at, expires_in_days } = self;
         ensure!(expires_at.is_none_or(|at| at > now), "--expires-at must be later than now, {now}");

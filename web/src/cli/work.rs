@@ -9,8 +9,8 @@ use postonce_shared::messaging::sweep::{Sweep, Swept};
 use postonce_shared::oversight::audit::{AuditTarget, AuditTrail};
 use postonce_shared::protocol::recover::{Recovered, RecoveryScope};
 
-/// Enqueues accepted transactions that have no message, and prints their number, and until when all accepted transactions
-/// are final or have a message of their own. A message whose payload was lost waits for that time.
+/// Enqueues accepted transactions that have no message. Prints their number, and the time until which all accepted
+/// transactions are final or have a message of their own. A message whose payload was lost waits for that time.
 ///
 /// # Errors
 /// When the transaction log cannot be read, or a message cannot be sent.
@@ -33,12 +33,12 @@ pub async fn recover(bank: &Bank, out: &mut (dyn Write + Send)) -> anyhow::Resul
     Ok(())
 }
 
-/// Removes payloads of finished work that are older than a day, and prints their number.
+/// Removes payloads of finished work that are older than a day. Prints their number.
 ///
 /// # Errors
 /// When the payloads cannot be listed or removed.
 pub async fn sweep(bank: &Bank, out: &mut (dyn Write + Send)) -> anyhow::Result<()> {
-    // The marker of a removed payload needs it.
+    // A marker of a removed payload needs the secret of the seals.
     bank.seal.ready(&*bank.world).await;
     let swept = Sweep::new(&bank.store, &bank.seal, Arc::clone(&bank.world)).run().await;
     let on = |it: &Swept| AuditTarget::one("removed", it.removed);
@@ -52,7 +52,7 @@ pub async fn sweep(bank: &Bank, out: &mut (dyn Write + Send)) -> anyhow::Result<
     Ok(())
 }
 
-/// Records a command in the audit trail, with its result if it has one.
+/// Records a command in the audit trail, with a target derived from its result if it succeeded.
 async fn record<T, E>(
     audit: &Arc<AuditTrail>,
     act: &str,

@@ -1,5 +1,4 @@
-//! `postonce-web workers`: the registered processes with their status, and the wanted number of workers. It works on the
-//! store and asks the running processes.
+//! `postonce-web workers`: the registered processes with their status, and the wanted number of workers.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -34,7 +33,6 @@ struct Workers {
     processes: Vec<Process>,
 }
 
-/// A registered process.
 #[derive(Clone, Serialize)]
 struct Process {
     id: String,
@@ -42,11 +40,11 @@ struct Process {
     kind: &'static str,
     address: String,
     started_at: String,
-    /// When it last renewed its registry entry.
+    /// Time at which the process last renewed its registry entry.
     seen_at: String,
-    /// Whether it reported its status.
+    /// Whether the process reported its status.
     answers: bool,
-    /// Receivers that handle messages now; absent without an answer.
+    /// Number of receivers that handle messages now; absent if the process does not answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     active_listeners: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -81,7 +79,7 @@ impl Process {
     }
 }
 
-/// Prints the processes. The exit code says whether all of them answer.
+/// Prints the processes. Returns exit code 5 unless all of them answer.
 ///
 /// # Errors
 /// When the store cannot be read.

@@ -1,4 +1,4 @@
-//! A form that a signed-in operator sent.
+//! Forms submitted by a signed-in operator.
 
 use std::time::Duration;
 
@@ -13,27 +13,26 @@ use super::page_error::PageError;
 use super::visitor::Visitor;
 use crate::api::translate::limits;
 
-/// The value of a ticked box that confirms an act.
+/// Value of a ticked confirmation box.
 pub const CONFIRMED: &str = "yes";
-/// Largest size of a form of a signed-in operator.
 const BYTES_MAX: usize = 16 * 1024;
-/// The name of the hidden value of a form.
+/// Name of the hidden field that contains the token of the session.
 pub const TOKEN: &str = "csrf";
 
-/// A form that a signed-in operator sent from a page of the console. What another site sends is refused before
-/// ([`super::other_sites::refuse_other_sites`]), and it cannot know the hidden value.
+/// Form that a signed-in operator submitted on a page of the console. Requests from other sites are refused before
+/// ([`super::other_sites::refuse_other_sites`]), and other sites do not know the token.
 pub struct Act {
     /// The operator.
     pub visitor: Visitor,
-    /// What was entered.
+    /// Values of the form.
     pub form: Values,
 }
 
 impl Act {
-    /// Checks the confirmation in the form, which browsers with scripts demand themselves.
+    /// Checks the confirmation in the form. The page requires it too, but the server must not rely on that.
     ///
     /// # Errors
-    /// [`PageError`] unless it is the expected one.
+    /// [`PageError`] unless the form contains the `expected` confirmation.
     pub fn check_confirmed(&self, expected: &str) -> Result<(), PageError> {
         if self.form.text("confirm") == expected {
             return Ok(());
@@ -43,27 +42,27 @@ impl Act {
     }
 }
 
-/// The values of a form, by name. A name can occur several times.
+/// Values of a form or a query, by name. A name can occur several times.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Values(Vec<(String, String)>);
 
 impl Values {
-    /// Returns the first value of a name without white space around it; empty if there is none.
+    /// Returns the first value of a name, trimmed; empty if there is none.
     pub fn text(&self, name: &str) -> &str {
         self.0.iter().find(|(of, _)| of == name).map_or("", |(_, value)| value.trim())
     }
 
-    /// Returns the first value of a name unless it is empty.
+    /// Returns the first value of a name, trimmed; `None` if it is missing or empty.
     pub fn given(&self, name: &str) -> Option<&str> {
         Some(self.text(name)).filter(|text| !text.is_empty())
     }
 
-    /// Returns all values of a name.
+    /// Returns all values of a name, trimmed.
     pub fn all(&self, name: &str) -> Vec<&str> {
         self.0.iter().filter(|(of, _)| of == name).map(|(_, value)| value.trim()).collect()
     }
 
-    /// Returns the values of a query, without those that cannot be read.
+    /// Parses the values of a query; none if it cannot be parsed.
     pub fn of_query(request: &HttpRequest) -> Self {
         let read = actix_web::web::Query::<Vec<(String, String)>>::from_query(request.query_string());
         Self(read.map(actix_web::web::Query::into_inner).unwrap_or_default())
@@ -72,7 +71,7 @@ impl Values {
     /// Reads the values of a form.
     ///
     /// # Errors
-    /// [`PageError`] when the body is no form, is too large, or takes too long.
+    /// [`PageError`] when the body is not a form, is too large, or takes too long.
     pub async fn of_body(
         request: &HttpRequest,
         payload: &mut Payload,
@@ -94,12 +93,12 @@ impl Values {
     }
 }
 
-/// What a form may take.
+/// Limits of a form.
 #[derive(Debug, Clone, Copy)]
 pub struct FormLimits {
-    /// Its largest size.
+    /// Maximum size in bytes.
     pub bytes_max: usize,
-    /// The longest time until it is received.
+    /// Time limit for receiving the form.
     pub time_max: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! Addresses of pages.
+//! Addresses of console pages.
 
 use actix_web::HttpRequest;
 use actix_web::http::Method;
@@ -6,17 +6,16 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::access::authentication::{CONSOLE, is_of_console};
 
-/// The page for signing in.
+/// Path of the sign-in page.
 pub const SIGN_IN: &str = "/console/sign-in";
-/// The beginning of the paths of streams of current values.
+/// Prefix of the paths of event streams.
 pub const STREAMS: &str = "/console/live/";
-/// The characters that stand for themselves nowhere in a path or a query (RFC 3986, section 2.3 has the others).
+/// Characters to percent-encode in paths and queries: all but the unreserved ones (RFC 3986, section 2.3).
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
-/// Longest address to return to.
 const NEXT_CHARS_MAX: usize = 300;
 
-/// Returns the address of the page for signing in, from which the operator returns to the requested page. `has_ended` tells that
-/// there was a session.
+/// Returns the address of the sign-in page, from which the operator returns to the requested page. `has_ended` tells that
+/// there was a session, so that the page can say so.
 pub fn sign_in_instead_of(request: &HttpRequest, has_ended: bool) -> String {
     let is_page = *request.method() == Method::GET && !is_of_stream(request);
     let next = request.uri().path_and_query().map_or(CONSOLE, |it| it.as_str());
@@ -30,22 +29,22 @@ pub fn sign_in_instead_of(request: &HttpRequest, has_ended: bool) -> String {
     format!("{SIGN_IN}{query}")
 }
 
-/// Returns whether a request is one for a stream of current values.
+/// Returns whether a request is for an event stream.
 pub fn is_of_stream(request: &HttpRequest) -> bool {
     request.match_pattern().is_some_and(|route| route.starts_with(STREAMS))
 }
 
-/// Returns a text as one segment of a path, or as one value in a query.
+/// Encodes a text as one segment of a path or one value of a query.
 pub fn encoded(value: &str) -> String {
     utf8_percent_encode(value, RESERVED).to_string()
 }
 
-/// Returns the parameter of a query that continues a listing, after other parameters; empty for its beginning.
+/// Returns the query parameter that continues a listing, to follow other parameters; empty for the first page.
 pub fn cursor_parameter(cursor: Option<&str>) -> String {
     cursor.map_or_else(String::new, |cursor| format!("&cursor={}", encoded(cursor)))
 }
 
-/// Returns whether an address is a page of the console, and no other site: browsers read `\` as `/`.
+/// Returns whether an address leads to a page of the console and no other site. Browsers read a backslash as `/`.
 pub fn is_page_of_console(next: &str) -> bool {
     let path = next.split_once('?').map_or(next, |(path, _)| path);
     next.len() <= NEXT_CHARS_MAX

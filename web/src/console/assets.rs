@@ -1,5 +1,5 @@
-//! The files that pages of the console load: its stylesheet and its script, and those of the packages in `assets/vendor`, whose
-//! versions `web/console/package-lock.json` pins. They are part of the binary; pages load nothing from other hosts.
+//! Static files of the console: its stylesheet and script, and those of the packages in `assets/vendor`, whose versions
+//! `web/console/package-lock.json` pins. They are part of the binary; pages load nothing from other hosts.
 
 use std::sync::LazyLock;
 
@@ -14,14 +14,14 @@ use crate::api::static_document::StaticDocument;
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 const STYLES: &str = "text/css; charset=utf-8";
 
-/// A file that pages load.
+/// Static file.
 pub struct Asset {
     name: &'static str,
-    /// Its media type.
+    /// Media type.
     pub content_type: &'static str,
-    /// Its content.
+    /// Uncompressed content.
     pub body: &'static [u8],
-    /// What is answered, with the compressed form and the entity tag; made for the first request.
+    /// Response with compressed form and entity tag, built for the first request.
     document: LazyLock<StaticDocument>,
 }
 
@@ -45,13 +45,12 @@ static ASSETS: [Asset; 6] = [
     asset!("uplot.css", STYLES, "assets/vendor/uplot.min.css"),
 ];
 
-/// Returns the file with this name.
+/// Finds a file by name.
 pub fn find(name: &str) -> Option<&'static Asset> {
     ASSETS.iter().find(|asset| asset.name == name)
 }
 
-/// Answers with the file that the path names: compressed if the client accepts it, and 304 if the client has it. Clients may keep
-/// it, and ask whether it is still the same.
+/// Answers with a static file, compressed if the client accepts it, or with status 304. Clients may cache and revalidate it.
 pub async fn asset(request: HttpRequest, path: web::Path<String>) -> HttpResponse {
     let Some(found) = find(&path) else {
         return HttpResponse::NotFound().finish();
@@ -62,7 +61,7 @@ pub async fn asset(request: HttpRequest, path: web::Path<String>) -> HttpRespons
     found.document.respond(&request, response)
 }
 
-/// Keeps the connection of a signed-in operator: a page loads several files.
+/// Marks the request of a signed-in operator, so that the connection stays open for the other files of the page.
 fn note_session(request: &HttpRequest) {
     let console = request.app_data::<web::Data<Console>>();
     let session = console.and_then(|console| session_of(request, console, &console.secret.known()?));
@@ -137,7 +136,7 @@ mod tests {
         }
     }
 
-    /// The files in `assets/vendor` are those of the pinned versions.
+    /// The licenses name the versions that `package.json` pins.
     #[test]
     fn licenses_name_the_pinned_versions() {
         let licenses = include_str!("assets/vendor/LICENSES.txt");

@@ -1,4 +1,4 @@
-//! What the console needs of its process.
+//! Context of the console: its settings, services and public address.
 
 use std::sync::Arc;
 
@@ -14,29 +14,29 @@ use crate::access::shares::PartnerShares;
 use crate::access::signatures::Verifier;
 use crate::api::surface::Surface;
 
-/// What the console needs of its process.
+/// Dependencies of the console on its process.
 pub struct Console {
-    /// Its settings.
+    /// Settings of the console.
     pub terms: ConsoleTerms,
-    /// Encrypts sessions.
+    /// Source of the keys that encrypt sessions.
     pub secret: Arc<DoorbellSecret>,
-    /// Streams of current values end with the process.
+    /// Readiness of the process; streams end when the process does.
     pub readiness: Arc<Readiness>,
-    /// Streams and forms for signing in are limited.
+    /// Limits of streams and sign-in forms.
     pub shares: Arc<PartnerShares>,
-    /// The clock.
+    /// Clock and timers.
     pub world: Arc<dyn World>,
 }
 
-/// Returns whether the browser uses TLS, also if a proxy terminates it. The public address is the one of partners: it says
-/// nothing about an address of operators alone.
+/// Returns whether the browser uses TLS, which a proxy may terminate. The public address is that of partners, so it is
+/// ignored on an address that serves operators only.
 pub fn is_encrypted(request: &HttpRequest) -> bool {
     let Some(verifier) = request.app_data::<Data<Verifier>>() else { return false };
     let public = public_address(request, verifier);
     verifier.is_tls || client_uses_tls(request) || public.is_some_and(|public| public.scheme == "https")
 }
 
-/// Returns whether an origin (RFC 6454) is that of the console: the address to which the request was sent, or the public one.
+/// Returns whether an origin (RFC 6454) is that of the console: the requested or the public address.
 pub(super) fn is_own_origin(request: &HttpRequest, origin: &str) -> bool {
     let Some(verifier) = request.app_data::<Data<Verifier>>() else { return false };
     let Some((_, authority)) = origin.split_once("://") else { return false };

@@ -1,7 +1,8 @@
 //! Streams of current values (server-sent events, HTML Living Standard, section 9.2).
 //!
-//! A stream reads through the API like its page, with the API key of the same session: it ends with it, also when the key is revoked. How
-//! often the store is read does not depend on the number of streams (see [`crate::admin::overview`]).
+//! A stream reads through the API like its page, with the API key of the same session. It ends with the session, also
+//! when the key is revoked. The number of streams does not affect how often the store is read (see
+//! [`crate::admin::overview`]).
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -22,29 +23,29 @@ use crate::access::slots::{NoSlot, SlotGuard};
 
 /// Time between two events.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// A comment is sent after so many intervals without an event, so that proxies keep the connection, and a closed one is noticed.
+/// Intervals without an event before a comment is sent, which keeps the connection open or detects that it is closed.
 const QUIET_INTERVALS_MAX: u32 = 5;
-/// The event with the reason why the current values cannot be read.
+/// Name of the event that tells why the current values cannot be read.
 const PROBLEM: &str = "problem";
-/// Tells proxies not to collect the answer before they pass it on.
+/// Header that disables buffering of the response in proxies.
 const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
-/// An event: the new content of a region, or a value for a script.
+/// Event with the new content of a region, or with a value for a script.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
     name: &'static str,
-    /// What the event is about, if several have its name.
+    /// Distinguishes events with the same name; empty if there is only one.
     about: String,
     data: String,
 }
 
 impl Event {
-    /// The content of the region with this name. It is sent only if it changed.
+    /// Creates an event that replaces the content of a region. It is sent only if the content changed.
     pub fn region(name: &'static str, content: Markup) -> Self {
         Self { name, about: String::new(), data: content.into_string() }
     }
 
-    /// A value for a script, about the thing whose name is its member `name`. It is sent only if it changed.
+    /// Creates an event with a value for a script, identified by its member `name`. It is sent only if it changed.
     pub fn value(name: &'static str, value: &Value) -> Self {
         let about = value.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
         Self { name, about, data: value.to_string() }
@@ -69,11 +70,10 @@ impl Event {
     }
 }
 
-/// A stream between two events.
 struct Stream<R> {
     visitor: Rc<Visitor>,
     render: R,
-    /// What was sent last, by name and what it is about.
+    /// Last data that was sent, by the key of the event.
     sent: BTreeMap<(&'static str, String), String>,
     quiet: u32,
     is_first: bool,
@@ -81,7 +81,7 @@ struct Stream<R> {
     _slot: SlotGuard,
 }
 
-/// Answers with a stream of what `render` returns, about once a second, until the session or the process ends.
+/// Answers with a stream of the events that `render` returns about once a second, until the session or the process ends.
 ///
 /// # Errors
 /// [`PageError`] when the key may not read the page of the stream, or there are too many streams.
@@ -128,7 +128,7 @@ where
     R: Fn(Rc<Visitor>) -> F,
     F: Future<Output = Result<Vec<Event>, PageError>>,
 {
-    /// Returns what is sent next; `None` at the end.
+    /// Returns the next part of the stream; `None` at its end.
     async fn next(&mut self) -> Option<String> {
         loop {
             if self.has_ended || self.visitor.console().readiness.is_ending() {
@@ -138,7 +138,7 @@ where
                 self.visitor.console().world.sleep(INTERVAL).await;
             }
             if !self.visitor.is_valid() {
-                // The cookie may have been renewed by another page: the browser connects again, with the current one.
+                // Another page may have renewed the cookie, so the browser reconnects with the current one.
                 return None;
             }
             let events = match (self.render)(Rc::clone(&self.visitor)).await {
@@ -151,7 +151,7 @@ where
                     return Some(Event::text("signed-out", "1".to_owned()).written());
                 }
                 Err(problem) => {
-                    // The page shows no current values until it receives some again.
+                    // Forgets the values, so that all of them are sent again after the problem.
                     self.sent.retain(|key, _| *key == Event::problem_key());
                     vec![Event::text(PROBLEM, problem.summary())]
                 }

@@ -1,11 +1,11 @@
-//! The console: pages for operators, in a browser.
+//! Console: web pages for operators.
 //!
-//! The console is a client of the API. Every page reads and acts through requests that [`local_api`] makes to the routes of
-//! [`crate::api`] within this process, on behalf of the API key with which the operator signed in: the console shows nothing and
-//! does nothing that the key could not read and do over HTTP, and each act is in the audit trail as one of that key.
+//! The console is a client of the API. Every page reads and acts through requests that [`local_api`] makes to the routes
+//! of [`crate::api`] within this process, with the API key of the signed-in operator. The console can thus show and do
+//! only what the key could over HTTP, and the audit trail records each act under that key.
 //!
-//! [`session`] is the cookie that contains the key, [`visitor`] the signed-in operator of a request, [`act`] a form that the
-//! operator sent, [`live`] the stream of current values, [`html`] the parts of pages, and [`pages`] the pages themselves.
+//! [`session`] is the cookie that contains the key, [`visitor`] the signed-in operator of a request, [`act`] a submitted
+//! form, [`live`] the stream of current values, [`html`] the parts of pages, and [`pages`] the pages themselves.
 
 pub mod act;
 pub mod addresses;

@@ -1,4 +1,4 @@
-//! Requests that pages of other sites cause.
+//! Protection against requests that other sites cause.
 
 use actix_web::body::{EitherBody, MessageBody};
 use actix_web::dev::{ServiceRequest, ServiceResponse};
@@ -11,20 +11,20 @@ use super::addresses::is_of_stream;
 use super::context::is_own_origin;
 use super::page_error::PageError;
 
-/// Tells from where a browser sends a request (Fetch Metadata Request Headers, W3C).
+/// Header that relates the origin of a request to its target (Fetch Metadata Request Headers, W3C).
 const SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
-/// Its value for a page of the same origin.
+/// Value for a request from the same origin.
 const SAME_ORIGIN: &str = "same-origin";
-/// Tells whether a browser navigates, or a page loads something.
+/// Header that tells a navigation from the load of a resource.
 const MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
-/// Tells what a browser does with the answer.
+/// Header that tells how the browser uses the response.
 const DESTINATION: HeaderName = HeaderName::from_static("sec-fetch-dest");
 
-/// Middleware that refuses what pages of other sites cause, apart from links: no page of another site can act, keep a stream open or
-/// load a page of the console into its own, even while the browser sends the cookie.
+/// Middleware that refuses requests caused by other sites, except links. Other sites can then not act, keep a stream
+/// open, or load a page of the console into their own, although the browser sends the cookie.
 ///
 /// # Errors
-/// Those of the inner service.
+/// Errors of the inner service.
 pub async fn refuse_other_sites<B: MessageBody>(
     request: ServiceRequest,
     next: Next<B>,
@@ -37,8 +37,7 @@ pub async fn refuse_other_sites<B: MessageBody>(
     Ok(next.call(request).await?.map_into_left_body())
 }
 
-/// Returns whether a browser says that a page of another site made the request. Browsers send `Sec-Fetch-Site` over TLS, and
-/// `Origin` with every form.
+/// Returns whether another site caused the request. Browsers send `Sec-Fetch-Site` over TLS, and `Origin` with every form.
 fn is_of_other_site(request: &HttpRequest) -> bool {
     let mut sites = request.headers().get_all(SITE).peekable();
     let is_known = sites.peek().is_some();
@@ -50,7 +49,7 @@ fn is_of_other_site(request: &HttpRequest) -> bool {
     !origins.all(|origin| origin.to_str().is_ok_and(|origin| is_own_origin(request, origin)))
 }
 
-/// Returns whether a browser follows a link to a page or a download, in a tab of its own.
+/// Returns whether the browser follows a link to a page or a download as a top-level navigation.
 fn is_link(request: &HttpRequest) -> bool {
     let is = |name, expected: &str| {
         request.headers().get(name).is_some_and(|value| value.as_bytes() == expected.as_bytes())

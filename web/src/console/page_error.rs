@@ -1,4 +1,4 @@
-//! The answer to a request of an operator that was not done.
+//! Answers to requests of an operator that were not carried out.
 
 use std::fmt;
 
@@ -17,22 +17,22 @@ use super::html::components::problem;
 use super::html::shell::{Section, Shell, page};
 use super::local_api::LocalApi;
 
-/// Time after which a browser repeats a request that the service could not answer.
+/// Time after which a browser repeats a request that the service could not answer, in seconds.
 const REPEATED_AFTER_S: u64 = 15;
 
-/// A page that says why a request was not done, or the address to which the browser goes instead.
+/// Page that explains why a request was not carried out, or a redirect.
 #[derive(Debug)]
 pub struct PageError {
     pub(super) status: StatusCode,
     pub(super) html: String,
     pub(super) location: Option<String>,
     pub(super) cookie: Option<Box<Cookie<'static>>>,
-    /// Time after which the browser repeats the request by itself, in seconds.
+    /// Time after which the browser repeats the request automatically, in seconds.
     pub(super) repeated_after_s: Option<u64>,
 }
 
 impl PageError {
-    /// Sends the browser to another page of the console.
+    /// Redirects the browser to another page of the console.
     pub fn see_other(location: impl Into<String>) -> Self {
         Self {
             status: StatusCode::SEE_OTHER,
@@ -43,31 +43,31 @@ impl PageError {
         }
     }
 
-    /// Sends the browser to the page for signing in. `has_ended` tells that there was a session.
+    /// Redirects the browser to the sign-in page. `has_ended` tells that there was a session.
     pub fn not_signed_in(request: &HttpRequest, has_ended: bool) -> Self {
         Self::see_other(sign_in_instead_of(request, has_ended))
     }
 
-    /// A page for a request without a session.
+    /// Creates a page for a request without a session.
     pub fn plain(status: StatusCode, title: &str, detail: &str) -> Self {
         let body = problem(status.as_u16(), title, detail, &[], None);
         let html = without_session("Console", body).into_string();
         Self { status, html, location: None, cookie: None, repeated_after_s: None }
     }
 
-    /// Lets the browser repeat the request after a while, if it only reads, and the service cannot answer it now.
+    /// Makes the browser repeat the request later, if the request only reads and the service is unavailable.
     #[must_use]
     pub fn repeated(self, method: &Method) -> Self {
         let is_repeated = *method == Method::GET && self.status == StatusCode::SERVICE_UNAVAILABLE;
         Self { repeated_after_s: is_repeated.then_some(REPEATED_AFTER_S), ..self }
     }
 
-    /// Returns whether the browser is sent to another page: there is no valid session.
+    /// Returns whether this is a redirect, which means that there is no valid session.
     pub const fn leads_elsewhere(&self) -> bool {
         self.location.is_some()
     }
 
-    /// Returns one line about the problem.
+    /// Returns the status as one line.
     pub fn summary(&self) -> String {
         format!("{} {}", self.status.as_u16(), self.status.canonical_reason().unwrap_or_default())
     }
@@ -99,10 +99,10 @@ impl ResponseError for PageError {
     }
 }
 
-/// Returns the secret that encrypts sessions.
+/// Returns the keys that encrypt sessions.
 ///
 /// # Errors
-/// [`PageError`] while the process has not read it.
+/// [`PageError`] while the process has not read the secret.
 pub fn keys(console: &Console) -> Result<DoorbellKeys, PageError> {
     console.secret.known().ok_or_else(|| {
         let detail = "The service is starting and cannot check sessions yet. Try again in a moment.";
@@ -125,24 +125,24 @@ pub fn without_session(title: &str, body: Markup) -> Markup {
     page(&shell, body)
 }
 
-/// Returns what the console needs of its process.
+/// Returns the dependencies of the console.
 ///
 /// # Errors
-/// [`PageError`] when the server was built without it.
+/// [`PageError`] when the server was built without a console.
 pub fn parts(request: &HttpRequest) -> Result<(Data<Console>, Data<LocalApi>), PageError> {
     let parts =
         request.app_data::<Data<Console>>().cloned().zip(request.app_data::<Data<LocalApi>>().cloned());
     parts.ok_or_else(|| unanswered(&"the server was built without a console"))
 }
 
-/// The API gave no answer that can be read, which is a defect.
+/// Logs that the API gave no readable answer, which is a defect. Returns a page for the operator.
 pub fn unanswered(fault: &dyn fmt::Display) -> PageError {
     tracing::error!("A request of the console to the API failed by a defect: {fault}");
     let detail = "The console could not read an answer of the API. The log contains the reason.";
     PageError::plain(StatusCode::INTERNAL_SERVER_ERROR, "The console failed", detail)
 }
 
-/// Answers with a page that no cache keeps.
+/// Answers with a page that must not be cached.
 pub fn answer(response: &mut HttpResponseBuilder, html: String) -> HttpResponse {
     response.insert_header((header::CACHE_CONTROL, HeaderValue::from_static("no-store")));
     response.content_type("text/html; charset=utf-8").body(html)

@@ -1,4 +1,4 @@
-//! The routes of the console.
+//! Routes of the console.
 
 use actix_web::guard::{Any, Get, Head};
 use actix_web::http::header::{CONTENT_SECURITY_POLICY, HeaderName, REFERRER_POLICY, X_FRAME_OPTIONS};
@@ -19,16 +19,16 @@ use super::{assets, sign_in};
 use crate::access::authentication::CONSOLE;
 use crate::api::panics::answer_panics;
 
-/// Other sites cannot hold a reference to a window of the console (HTML Living Standard, section 7.1.3).
+/// Header that prevents other sites from holding a reference to a console window (HTML Living Standard, section 7.1.3).
 const OPENER_POLICY: HeaderName = HeaderName::from_static("cross-origin-opener-policy");
 
-/// What the routes of a path answer.
+/// Route of a path, by kind.
 enum Answers {
-    /// To read.
+    /// A page or a file, for GET and HEAD.
     Get(Route),
-    /// A stream of current values, which never ends: there is no head without it.
+    /// An event stream. It accepts no HEAD requests, because its response does not end.
     Stream(Route),
-    /// A form of a page.
+    /// A submitted form.
     Post(Route),
 }
 
@@ -66,13 +66,13 @@ fn table() -> Vec<(&'static str, Vec<Answers>)> {
     ]
 }
 
-/// Returns the templates of all paths, and whether each has a form.
+/// Returns the templates of all paths, and whether each accepts a form.
 pub fn paths() -> Vec<(String, bool)> {
     let has_form = |answers: &[Answers]| answers.iter().any(|answers| matches!(answers, Answers::Post(_)));
     table().iter().map(|(path, answers)| (format!("{CONSOLE}{path}"), has_form(answers))).collect()
 }
 
-/// Registers the routes in an application that has a [`super::context::Console`] and a [`super::local_api::LocalApi`].
+/// Registers the routes. The application must have a [`super::context::Console`] and a [`super::local_api::LocalApi`].
 pub fn configure(config: &mut ServiceConfig) {
     let policies = DefaultHeaders::new()
         .add((CONTENT_SECURITY_POLICY, POLICY))
@@ -80,10 +80,10 @@ pub fn configure(config: &mut ServiceConfig) {
         .add((REFERRER_POLICY, "same-origin"))
         .add((OPENER_POLICY, "same-origin"));
     let scope = table().into_iter().fold(web::scope(CONSOLE), |scope, (path, answers)| {
-        // A slash at the end is no other page. The first form is the name of the route.
+        // A trailing slash leads to the same page. The first pattern names the route.
         let resource = web::resource([path.to_owned(), format!("{path}/")]);
         let resource = answers.into_iter().fold(resource, add);
-        // Each resource has the middleware of its own: around the scope it would keep the request from being matched.
+        // Wraps each resource and not the scope, because around the scope the request would not be matched to a route yet.
         scope.service(resource.wrap(from_fn(refuse_other_sites)).wrap(from_fn(answer_panics)))
     });
     config.service(scope.default_service(to(unknown)).wrap(policies));

@@ -1,8 +1,8 @@
-//! The session of an operator: a cookie that contains the API key with which it began.
+//! Session of an operator: a cookie that contains the API key with which the operator signed in.
 //!
-//! The cookie is encrypted with a key that is derived from the secret of the bank's processes. So each of them reads it, nothing
-//! is stored, and the session is worth nothing once its API key is revoked. Every request presents the API key: neither the
-//! contents of the store, which has hashes of API keys, nor those of a backup are enough to make a session.
+//! The cookie is encrypted with a key derived from the shared secret of the bank's processes. Every process can thus read
+//! it, and no session is stored. Each request presents the API key, so a session is worthless once the key is revoked.
+//! Neither the store, which contains only hashes of API keys, nor a backup is sufficient to forge a session.
 
 use std::time::Duration;
 
@@ -18,28 +18,29 @@ use uuid::Uuid;
 use super::context::{Console, is_encrypted};
 use crate::access::authentication::CONSOLE;
 
-/// Longest time from signing in to the end of a session, however much it is used.
+/// Maximum time from sign-in to the end of a session, regardless of its use.
 const LIFETIME_MAX: Duration = Duration::from_secs(12 * 3600);
-/// How far the clocks of two processes may differ.
+/// Maximum clock difference between two processes.
 const SKEW_MAX: Duration = Duration::from_secs(300);
-/// A session is renewed once this part of its time has passed.
+/// Divisor of the maximum idle time: a session is renewed after the resulting time without renewal.
 const RENEWED_AFTER_PARTS: u32 = 8;
-/// The name of the cookie over plain HTTP.
+/// Name of the cookie over plain HTTP.
 const COOKIE: &str = "postonce_console";
-/// Its name over TLS: with this prefix, browsers accept it only from this host and over TLS (RFC 6265bis, section 4.1.3.2).
+/// Name of the cookie over TLS. Its prefix makes browsers accept it only from this host and over TLS (RFC 6265bis,
+/// section 4.1.3.2).
 const HOST_COOKIE: &str = "__Host-postonce_console";
 
-/// A session.
+/// Session of a signed-in operator.
 #[derive(Debug, Clone)]
 pub struct Session {
     key: SecretString,
     signed_in_at: Timestamp,
     used_at: Timestamp,
-    /// The value without which a form of this session is refused. Other sites cannot know it.
+    /// Token that forms of this session must contain. Other sites cannot know it.
     form_token: Uuid,
 }
 
-/// The content of the cookie. Times are in milliseconds since 1970.
+/// Content of the cookie. Times are Unix times in milliseconds.
 #[derive(Serialize, Deserialize)]
 struct Content {
     key: String,
@@ -49,17 +50,17 @@ struct Content {
 }
 
 impl Session {
-    /// Begins a session of an API key now. `form_token` must be random.
+    /// Starts a session of an API key. `form_token` must be random.
     pub fn begin(key: &str, now: Timestamp, form_token: Uuid) -> Self {
         Self { key: key.into(), signed_in_at: now, used_at: now, form_token }
     }
 
-    /// Returns the API key on whose behalf the operator acts.
+    /// Returns the API key of the operator.
     pub fn key(&self) -> &str {
         self.key.expose_secret()
     }
 
-    /// Returns the session in a cookie; `None` if it is not one of the bank, or has ended.
+    /// Decrypts the session in a cookie. Returns `None` if it is not a valid session cookie, or the session has ended.
     pub fn read(
         cookie: &Cookie<'static>,
         keys: &DoorbellKeys,
@@ -84,14 +85,14 @@ impl Session {
         is_past && now.since(self.used_at) < unused_max && now.since(self.signed_in_at) < LIFETIME_MAX
     }
 
-    /// Returns the session as used now, if its cookie is old enough to be replaced.
+    /// Returns the session with a new time of use, if its cookie is due for renewal.
     pub fn renewed(&self, now: Timestamp, unused_max: Duration) -> Option<Self> {
         let is_old = now.since(self.used_at) >= unused_max.checked_div(RENEWED_AFTER_PARTS)?;
         is_old.then(|| Self { used_at: now, ..self.clone() })
     }
 
-    /// Returns the cookie of the session. Scripts cannot read it, other sites cannot send it except by a link, as in a mail, and over
-    /// TLS it is sent only there.
+    /// Returns the cookie of the session. Scripts cannot read it. Requests from other sites include it only for links, as
+    /// in an email. Over TLS, it is sent only over TLS.
     pub fn cookie(&self, keys: &DoorbellKeys, is_encrypted: bool) -> Cookie<'static> {
         let content = Content {
             key: self.key().to_owned(),
@@ -108,18 +109,18 @@ impl Session {
         jar.get(&name).cloned().expect("it was added")
     }
 
-    /// Returns the value without which a form of this session is refused. It stays the same when the session is renewed.
+    /// Returns the token that forms of this session must contain. It stays the same when the session is renewed.
     pub fn form_token(&self) -> String {
         self.form_token.simple().to_string()
     }
 
-    /// Returns whether a form has the token of this session. Compares in constant time.
+    /// Returns whether a form token is that of this session. Compares in constant time.
     pub fn has_token(&self, token: &str) -> bool {
         self.form_token().as_bytes().ct_eq(token.as_bytes()).into()
     }
 }
 
-/// Returns the session in the cookie of a request, and `Some(None)` if it has ended or is not one of the bank.
+/// Returns the session in the cookie of a request: `None` without a cookie, `Some(None)` if it is not valid or has ended.
 pub fn session_of(
     request: &HttpRequest,
     console: &Console,
@@ -129,7 +130,7 @@ pub fn session_of(
     Some(Session::read(&cookie, secret, console.world.now(), console.terms.session))
 }
 
-/// Returns the cookie that ends a session in the browser.
+/// Returns the cookie that removes the session from the browser.
 pub fn removal(is_encrypted: bool) -> Cookie<'static> {
     let mut cookie = cookie(String::new(), is_encrypted);
     cookie.make_removal();

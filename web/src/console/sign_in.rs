@@ -1,4 +1,4 @@
-//! Signing in with an API key, and signing out.
+//! Sign-in with an API key, and sign-out.
 
 use std::time::Duration;
 
@@ -24,12 +24,11 @@ use crate::access::client_address::client_address;
 use crate::access::console_request::{SessionKey, ToConsole};
 use crate::api::translate::limits;
 
-/// Largest size of a form: an address to return to, and a key.
+/// Maximum size of the form, in bytes: a return address and a key.
 const BYTES_MAX: usize = 1024;
-/// Longest time until a form is received.
 const TIME_MAX: Duration = Duration::from_secs(3);
 
-/// The page.
+/// Shows the sign-in page.
 pub async fn show(request: HttpRequest) -> HttpResponse {
     let query = Values::of_query(&request);
     let note = query.given("expired").map(|_| {
@@ -42,17 +41,17 @@ pub async fn show(request: HttpRequest) -> HttpResponse {
     answer(&mut HttpResponse::Ok(), form(note, query.text("next")).into_string())
 }
 
-/// Begins a session, if the key is valid.
+/// Starts a session if the key is valid.
 ///
 /// # Errors
-/// [`PageError`] when the API does not answer. A refusal is shown on the page.
+/// [`PageError`] when the form cannot be received or the API does not answer. A refusal is shown on the page.
 pub async fn sign_in(request: HttpRequest, payload: Payload) -> Result<HttpResponse, PageError> {
     let (console, api) = parts(&request)?;
     let form_of = |status, title: &str, detail: &str, next: &str| {
         let note = notice(Tone::Bad, title, html! { (detail) });
         Ok(answer(&mut HttpResponse::build(status), form(Some(note), next).into_string()))
     };
-    // Until the key is known, nothing else limits what a client sends: who is slow must not keep others from signing in.
+    // No other limit applies until the key is known. Slow clients must not prevent others from signing in.
     let address = client_address(&request).map(client_network);
     let time_max = limits(&request).body_timeout.min(TIME_MAX);
     let mut payload = payload.into_inner();
@@ -82,7 +81,7 @@ pub async fn sign_in(request: HttpRequest, payload: Payload) -> Result<HttpRespo
     Ok(answer(&mut response, String::new()))
 }
 
-/// Ends the session in this browser.
+/// Removes the session from this browser.
 pub async fn sign_out(act: Act) -> HttpResponse {
     let mut response = HttpResponse::SeeOther();
     response.cookie(Visitor::removal(&act.visitor)).insert_header((header::LOCATION, SIGN_IN));
@@ -101,7 +100,7 @@ fn form(note: Option<Markup>, next: &str) -> Markup {
                 @if let Some(note) = note { (note) }
                 form.form method="post" action=(SIGN_IN) {
                     input type="hidden" name="next" value=(next);
-                    // Managers of passwords keep the key under this name.
+                    // Password managers store the key under this user name.
                     input type="text" name="username" value="API key" autocomplete="username" hidden;
                     (text_input(&key, TextKind::Secret, ""))
                     (submit("Sign in", Tone::Notice))

@@ -1,5 +1,4 @@
-//! The signed-in operator of a request: what the key of the session may do, the requests that it makes to the API, and the pages
-//! that answer it.
+//! Signed-in operator of a request: the rights of the session's key, the requests to the API, and the pages in response.
 
 use actix_web::cookie::Cookie;
 use actix_web::dev::Payload;
@@ -29,7 +28,7 @@ use crate::access::scopes::Scope;
 use crate::access::shares::ByOperator;
 use crate::access::slots::{NoSlot, SlotGuard};
 
-/// The signed-in operator of a request.
+/// Signed-in operator of a request.
 pub struct Visitor {
     request: HttpRequest,
     api: Data<LocalApi>,
@@ -53,7 +52,7 @@ impl FromRequest for Visitor {
 
 impl Visitor {
     /// # Errors
-    /// [`PageError`] that leads to the page for signing in, if there is no session or its key is not valid any more.
+    /// [`PageError`] that redirects to the sign-in page, if there is no session or its key is no longer valid.
     async fn of(request: HttpRequest) -> Result<Self, PageError> {
         let (console, api) = parts(&request)?;
         let secret = keys(&console).map_err(|starting| starting.repeated(request.method()))?;
@@ -92,17 +91,17 @@ impl Visitor {
         self.scopes.iter().any(|own| own.includes(scope))
     }
 
-    /// Returns the pages that the key may read.
+    /// Returns the sections that the key may read.
     pub fn sections(&self) -> Vec<Section> {
         Section::ALL.iter().copied().filter(|section| self.may_read(*section)).collect()
     }
 
-    /// Returns whether the key may read a page.
+    /// Returns whether the key may read a section.
     pub fn may_read(&self, section: Section) -> bool {
         scopes_of(section).iter().any(|scope| self.may(*scope))
     }
 
-    /// Returns the partner of the key.
+    /// Returns the id of the partner that owns the key.
     pub fn partner(&self) -> &str {
         self.partner.as_str()
     }
@@ -112,12 +111,12 @@ impl Visitor {
         &self.key.key_id
     }
 
-    /// Returns the hidden value without which a form of this session is refused.
+    /// Returns the token that forms of this session must contain.
     pub fn form_token(&self) -> &str {
         &self.form_token
     }
 
-    /// Returns whether a form contains that value.
+    /// Returns whether a form contains the token of this session.
     pub fn has_token(&self, token: &str) -> bool {
         self.session.has_token(token)
     }
@@ -127,12 +126,12 @@ impl Visitor {
         &self.request
     }
 
-    /// Returns the console of this process.
+    /// Returns the context of the console.
     pub const fn console(&self) -> &Data<Console> {
         &self.console
     }
 
-    /// Reads a document of the API. `path` contains the query.
+    /// Reads a document of the API. `path` includes the query.
     ///
     /// # Errors
     /// [`PageError`] with the problem that the API answers.
@@ -140,10 +139,10 @@ impl Visitor {
         self.send((Method::GET, path), None).await
     }
 
-    /// Makes a request to the API, and reads the document in its answer.
+    /// Makes a request to the API, and parses the document in its answer.
     ///
     /// # Errors
-    /// As [`Self::get`].
+    /// Same as [`Self::get`].
     pub async fn send<T: DeserializeOwned>(
         &self,
         route: (Method, &str),
@@ -152,10 +151,10 @@ impl Visitor {
         self.attempt(route, body).await?.map_err(|problem| self.refused(&problem))
     }
 
-    /// Makes a request to the API, and returns its document or the problem that it answers.
+    /// Makes a request to the API. Returns the document, or the problem that the API answers.
     ///
     /// # Errors
-    /// [`PageError`] when there is no answer, or the session has ended.
+    /// [`PageError`] when there is no readable answer, or the session has ended.
     pub async fn attempt<T: DeserializeOwned>(
         &self,
         route: (Method, &str),
@@ -164,10 +163,10 @@ impl Visitor {
         attempted(&self.ask(Call::new(route, body)).await?)
     }
 
-    /// As [`Self::get`], with the entity tag of the document, which [`Self::attempt_if_match`] takes.
+    /// Same as [`Self::get`], but also returns the entity tag of the document for [`Self::attempt_if_match`].
     ///
     /// # Errors
-    /// As [`Self::get`].
+    /// Same as [`Self::get`].
     pub async fn get_tagged<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -177,11 +176,11 @@ impl Visitor {
         Ok((document, answer.etag))
     }
 
-    /// As [`Self::attempt`], done only if what the path names still has this entity tag: the problem has the code
-    /// `precondition_failed` otherwise.
+    /// Same as [`Self::attempt`], on condition that the resource still has this entity tag. Otherwise the problem has the
+    /// code `precondition_failed`.
     ///
     /// # Errors
-    /// As [`Self::attempt`].
+    /// Same as [`Self::attempt`].
     pub async fn attempt_if_match<T: DeserializeOwned>(
         &self,
         route: (Method, &str),
@@ -192,7 +191,7 @@ impl Visitor {
     }
 
     /// # Errors
-    /// [`PageError`] without an answer, and when the session has ended.
+    /// [`PageError`] when there is no readable answer, or the session has ended.
     async fn ask(&self, call: Call<'_>) -> Result<Answer, PageError> {
         let answer = self.api.call(&self.request, self.session.key(), call).await;
         let answer = answer.map_err(|fault| unanswered(&fault))?;
@@ -202,10 +201,10 @@ impl Visitor {
         Ok(answer)
     }
 
-    /// Passes an answer of the API, in this format, on as a file to save.
+    /// Forwards an answer of the API in the format `media_type` as a file download.
     ///
     /// # Errors
-    /// As [`Self::get`].
+    /// Same as [`Self::get`].
     pub async fn download(
         &self,
         path: &str,
@@ -236,7 +235,7 @@ impl Visitor {
         self.page_of(StatusCode::OK, (section, title), None, body)
     }
 
-    /// Answers with a page whose regions are kept current by the stream at `live`.
+    /// Answers with a page whose regions are updated by the stream at `live`.
     pub fn live_page(&self, section: Section, title: &str, live: &str, body: Markup) -> HttpResponse {
         self.page_of(StatusCode::OK, (section, title), Some(live), body)
     }
@@ -255,7 +254,7 @@ impl Visitor {
         answer(&mut response, self.shell((section, title), live, body).into_string())
     }
 
-    /// Sends the browser to another page of the console, as the answer to a form.
+    /// Redirects the browser to another page of the console, after a form or a search.
     pub fn see_other(&self, location: &str) -> HttpResponse {
         let mut response = HttpResponse::SeeOther();
         if let Some(cookie) = self.renewed() {
@@ -265,13 +264,13 @@ impl Visitor {
         answer(&mut response, String::new())
     }
 
-    /// Says that a request was not done, and why.
+    /// Returns a page that explains why a request was not carried out.
     pub fn refuse(&self, status: StatusCode, title: &str, detail: &str) -> PageError {
         let body = problem(status.as_u16(), title, detail, &[], None);
         self.error(status, body)
     }
 
-    /// Says that the API refused a request, and why.
+    /// Returns a page that explains why the API refused a request.
     pub fn refused(&self, refusal: &Problem) -> PageError {
         let status = status_of(refusal);
         let violations = refusal.violations.iter();
@@ -286,20 +285,20 @@ impl Visitor {
         let html = self.shell((section, section.label()), None, body).into_string();
         let refused = PageError { status, html, location: None, cookie: None, repeated_after_s: None };
         let refused = refused.repeated(self.request.method());
-        // What a browser repeats by itself is no use of the session.
+        // A request that the browser repeats automatically does not count as use of the session.
         let is_of_operator = refused.repeated_after_s.is_none() && !is_of_stream(&self.request);
         PageError { cookie: self.renewed().filter(|_| is_of_operator).map(Box::new), ..refused }
     }
 
-    /// Takes one of the streams that the partner of the key may have.
+    /// Takes a slot for a stream from the limits of the partner and the process.
     ///
     /// # Errors
-    /// [`NoSlot`] when there are as many as there may be.
+    /// [`NoSlot`] when a limit is reached.
     pub fn stream_slot(&self) -> Result<SlotGuard, NoSlot> {
         self.console.shares.streams.take(&self.partner, 1)
     }
 
-    /// Returns the section of the requested page.
+    /// Returns the section to which the requested path belongs.
     pub fn section(&self) -> Section {
         let route = self.request.match_pattern().unwrap_or_default();
         let path = route.replacen(STREAMS, "/console/", 1);
@@ -322,24 +321,24 @@ impl Visitor {
         page(&shell, body)
     }
 
-    /// Returns the cookie that extends the session, if it is time.
+    /// Returns the cookie that renews the session, if that is due.
     fn renewed(&self) -> Option<Cookie<'static>> {
         let renewed = self.session.renewed(self.console.world.now(), self.console.terms.session)?;
         Some(renewed.cookie(&keys(&self.console).ok()?, is_encrypted(&self.request)))
     }
 
-    /// Returns whether the session has not ended. Reading current values does not extend it.
+    /// Returns whether the session has not ended. Streams do not extend it.
     pub fn is_valid(&self) -> bool {
         self.session.is_valid(self.console.world.now(), self.console.terms.session)
     }
 
-    /// Returns the cookie that ends the session.
+    /// Returns the cookie that removes the session from the browser.
     pub fn removal(&self) -> Cookie<'static> {
         session::removal(is_encrypted(&self.request))
     }
 }
 
-/// Returns the scopes with which a page can be read; one of them is enough.
+/// Returns the scopes with which a section can be read. One of them suffices.
 pub const fn scopes_of(section: Section) -> &'static [Scope] {
     match section {
         Section::Overview | Section::Gate | Section::Queues => &[Scope::Metrics],
@@ -351,10 +350,10 @@ pub const fn scopes_of(section: Section) -> &'static [Scope] {
     }
 }
 
-/// Reads the document or the problem in an answer.
+/// Parses the document or the problem in an answer.
 ///
 /// # Errors
-/// [`PageError`] when it is not the expected document.
+/// [`PageError`] when a successful answer is not the expected document.
 fn attempted<T: DeserializeOwned>(answer: &Answer) -> Result<Result<T, Problem>, PageError> {
     if !answer.status.is_success() {
         return Ok(Err(answer.problem()));

@@ -1,4 +1,4 @@
-//! Connections of clients without a key: each request gets its answer, and the connection is closed.
+//! Connections of clients without a valid key: they are closed after each response.
 
 use std::sync::Arc;
 
@@ -10,11 +10,10 @@ use postonce_shared::domain::partner::Partner;
 use crate::access::client_address::is_of_trusted_proxy;
 use crate::access::console_request::ToConsole;
 
-/// Beginning of the paths of the other processes of the bank, which sign their requests instead.
+/// Prefix of the paths for the other processes of the bank, which sign their requests instead of sending a key.
 pub const INTERNAL_PATHS: &str = "/internal/";
 
-/// Closes the connection after a response to a request without a valid key, unless it is of a trusted proxy, which serves many
-/// clients.
+/// Closes the connection after a request without a valid key, except that of a trusted proxy, which serves many clients.
 pub fn close_keyless<B>(response: &mut ServiceResponse<B>) {
     if !may_stay(response.request()) {
         response.response_mut().head_mut().set_connection_type(ConnectionType::Close);

@@ -1,6 +1,6 @@
-//! Memory of large answers: within a number of bytes that the clients of a partner, or of an address without a key, have not yet
-//! received. Otherwise clients that read slowly, or not at all, could fill the memory of the process. Answers are given to the
-//! connection in pieces (see `track_request`), and each holds its bytes until its last piece was taken.
+//! Limit on the memory of large answers: the bytes that the clients of a partner, or of an address without a key,
+//! have not received yet. Without it, slow clients could fill the memory of the process. The connection takes an
+//! answer in pieces (see `track_request`); the bytes are counted until it has taken the last piece.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -17,11 +17,11 @@ use crate::access::shares::{self, PartnerShares};
 use crate::access::slots::SlotGuard;
 use crate::api::answer_memory::{PartBytes, SharedBody};
 
-/// Bytes that an answer holds which is produced while it is sent, if it does not say how many.
+/// Counted bytes of an answer that is produced while it is sent and does not state its memory.
 const STREAM_BYTES: usize = 64 * 1024;
 
 pin_project! {
-    /// A body with the slots for its bytes.
+    /// A body that holds the slots for its bytes until it is dropped.
     struct Counted<B> {
         #[pin]
         body: B,
@@ -44,8 +44,8 @@ impl<B: MessageBody> MessageBody for Counted<B> {
     }
 }
 
-/// Bounds the bytes of answers which their reader has not yet received: an answer beyond the bound is replaced by an error. Small
-/// answers are not counted; a connection has few of them.
+/// Limits the bytes of large answers that a reader has not received yet. An answer above the limit is replaced by an
+/// error. Small answers are not counted, because a connection holds few of them.
 pub fn bound_large_answers(
     response: ServiceResponse<impl MessageBody + 'static>,
 ) -> ServiceResponse<BoxBody> {
@@ -65,7 +65,7 @@ pub fn bound_large_answers(
     }
 }
 
-/// Returns how much memory an answer takes until it is received; `None` if it is little.
+/// Returns how many bytes an answer holds until it is received; `None` if it is too small to be counted.
 fn held_bytes<B: MessageBody>(response: &ServiceResponse<B>) -> Option<usize> {
     let extensions = response.response().extensions();
     if response.request().method() == Method::HEAD || extensions.contains::<SharedBody>() {

@@ -1,5 +1,5 @@
-//! Middleware around every request: counts and logs it once, marks failed parts in [`Readiness`], and bounds what its answer
-//! takes. Bodies and keys are never logged.
+//! Middleware around every request: counts and logs it once, marks failed parts in [`Readiness`], and limits the
+//! memory of its answer. Bodies and keys are never logged.
 
 use std::sync::Arc;
 
@@ -32,12 +32,10 @@ use crate::edge::traced;
 use crate::error::{ApiError, Fault};
 use crate::metrics::Metrics;
 
-/// Quota of the caller (draft-ietf-httpapi-ratelimit-headers-10).
+/// Header with the quota of the caller (draft-ietf-httpapi-ratelimit-headers-10).
 const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
-/// Remaining quota.
 const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 
-/// The path that says whether the process is ready.
 const READINESS: &str = "/readyz";
 
 /// Dependencies of [`observe`].
@@ -46,14 +44,13 @@ pub struct Observer {
     pub metrics: Arc<Metrics>,
     /// Readiness, which records failed parts.
     pub readiness: Arc<Readiness>,
-    /// Records requests in traces.
+    /// Records requests as spans.
     pub tracer: Arc<Tracer>,
     /// Clock for the duration of requests.
     pub world: Arc<dyn World>,
 }
 
-/// Middleware of the whole application. An administrative act is finished and recorded even if its client does not
-/// wait for the answer.
+/// Middleware of the whole application. An administrative act is completed and recorded even if its client disconnects.
 ///
 /// # Errors
 /// Errors that the application did not convert to a response.
@@ -69,7 +66,7 @@ pub async fn observe(
     let route = request.match_pattern().unwrap_or_default();
     let tracer = Arc::clone(&observer.tracer);
     let operation = traced::begin(&tracer, (&request, known(request.method()), &route), &ids);
-    // All log lines about the request name it, and its span if it is recorded.
+    // All log lines about the request carry its ids, and the id of its span if it is recorded.
     let span = tracing::info_span!(
         "request",
         request_id = ids.request_id(),
@@ -108,7 +105,7 @@ async fn observed(
     let partner = response.request().extensions().get::<Arc<Partner>>().map(|partner| partner.id.to_string());
     let to_console = ToConsole::of(response.request());
     let partner = partner.or_else(|| to_console.key.map(|key| key.partner));
-    // A refusal of a request that the console made was counted there.
+    // If the API refused a request of the console, the API has counted that refusal.
     if status == StatusCode::TOO_MANY_REQUESTS
         && !to_console.is_refused_by_api
         && let Some(partner) = &partner
@@ -117,7 +114,7 @@ async fn observed(
     }
     if let Some(Fault { cause, part }) = fault_of(&response) {
         let why = chain(&**cause);
-        // Two places, as equal lines are limited by place: an outage must not hide a defect.
+        // Two call sites, because equal lines are limited per call site: an outage must not hide a defect.
         if let Some(part) = part {
             observer.readiness.lose(*part);
             tracing::error!(method, route, "{method} {route} failed: {why}");
@@ -126,16 +123,16 @@ async fn observed(
         }
     }
     let made_by_console = MadeByConsole::of(response.request());
-    // A process that is not ready says so by its answer. For a page that failed because of the API, the API has counted it.
+    // Failed readiness checks are no service failures, and the API has counted its failures for a console page.
     if status.is_server_error() && route != READINESS && !to_console.is_failed_by_api {
         observer.metrics.failed();
     }
     audit::record(&response, method, &route).await;
-    // A page that is open reads every second, and every page looks up the key of its session; its own request has a line.
+    // Not logged, unlike the page itself: its reads every second, and the look-up of the session's key.
     if made_by_console.is_some_and(|made| made.for_stream) || is_of_session(response.request()) {
         return Ok(response);
     }
-    // Requests without a partner are told apart by their address.
+    // The address identifies requests without a partner.
     let from = if partner.is_none() { audit::origin(response.request()) } else { String::new() };
     let (partner, status) = (partner.unwrap_or_default(), status.as_u16());
     let ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
@@ -154,7 +151,7 @@ async fn observed(
     Ok(response)
 }
 
-/// Adds the remaining quota for authenticated callers, and `Retry-After` for callers above their rate.
+/// Adds the remaining quota for authenticated callers, and `Retry-After` if the request was refused with a wait.
 fn insert_rate_limit_headers<B>(response: &mut ServiceResponse<B>) {
     let (standing, retry_after) = {
         let extensions = response.request().extensions();
@@ -174,7 +171,7 @@ fn fault_of<B>(response: &ServiceResponse<B>) -> Option<&Fault> {
     response.response().error()?.as_error::<ApiError>()?.fault()
 }
 
-/// Returns a method for metric labels, if it is known. The set is closed, so that clients cannot create new label values.
+/// Returns the label of a method, if it is known. The set is closed, so that clients cannot create new label values.
 fn known(method: &Method) -> Option<&'static str> {
     let known = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
     known.into_iter().find(|name| *name == method.as_str())

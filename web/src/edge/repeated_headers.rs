@@ -1,15 +1,13 @@
-//! Refuses requests in which a header that decides about them occurs more than once. A proxy, a signature or the
-//! application could each take another of the values for the right one.
+//! Refuses repeated single-value headers, of which a proxy, the signature and the application could use different values.
 
 use actix_web::http::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderMap, HeaderName};
 
 use crate::error::{ApiError, Code};
 
-/// Headers with a single value (RFC 9110) by which a request is authorized, routed or parsed. `Idempotency-Key` has an
-/// error of its own.
+/// Single-value headers (RFC 9110) for authorization, routing or parsing. A repeated `Idempotency-Key` has its own error.
 const SINGLE: [HeaderName; 4] = [AUTHORIZATION, CONTENT_TYPE, CONTENT_ENCODING, HOST];
 
-/// Checks that none of them is repeated.
+/// Checks that no header with a single value is repeated.
 ///
 /// # Errors
 /// [`ApiError`] with status 400 and the name of the header.

@@ -1,5 +1,5 @@
-//! The ids of a request: in its answer and in the log lines about it, in all processes, so that a partner and an operator can
-//! speak about the same request. They have no effect: a repetition is recognised by its `Idempotency-Key` alone.
+//! Ids of a request, returned in its answer and logged in all processes, so that a partner and an operator can refer
+//! to the same request. They have no effect: only the `Idempotency-Key` identifies a repetition.
 
 use actix_web::http::header::{HeaderMap, HeaderName, HeaderValue};
 use postonce_shared::domain::origin::{Origin, RequestId, TraceParent};
@@ -8,20 +8,20 @@ use postonce_shared::tracer::Tracer;
 
 use crate::headers::{self, TRACERESPONSE, X_REQUEST_ID};
 
-/// The ids of a request.
+/// Request id and trace context of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestIds {
     request: RequestId,
-    /// The place of the request in its trace: the trace of the client, or a new one.
+    /// Position of the request in its trace, which is that of the client or a new one.
     trace: TraceParent,
-    /// The place of the client.
+    /// Position of the client in the trace, if it sent one.
     parent: Option<TraceParent>,
 }
 
 impl RequestIds {
-    /// Returns the ids in the headers of a request. A new one replaces a request id that is missing, sent several times, or not
-    /// suitable for log lines, and a trace that is missing, sent several times or invalid. A new request id and a new trace id are the same.
-    /// Whether the trace is recorded is decided by `tracer`.
+    /// Takes the ids from the headers of a request. A request id is replaced if it is missing, repeated, or not
+    /// suitable for log lines; a trace if it is missing, repeated or invalid. If both are replaced, the new ids are
+    /// equal. `tracer` decides whether the trace is recorded.
     pub fn of(sent: &HeaderMap, tracer: &Tracer, world: &dyn World) -> Self {
         let new = world.uuid();
         let mut values = sent.get_all(X_REQUEST_ID).filter_map(|value| value.to_str().ok());
@@ -48,25 +48,24 @@ impl RequestIds {
         self.trace.trace_id()
     }
 
-    /// Returns the place of the request in its trace.
+    /// Returns the position of the request in its trace.
     pub const fn place(&self) -> &TraceParent {
         &self.trace
     }
 
-    /// Returns the place of the client in the trace; `None` if the trace begins with the request.
+    /// Returns the position of the client in the trace; `None` if the trace starts with the request.
     pub const fn parent(&self) -> Option<&TraceParent> {
         self.parent.as_ref()
     }
 
-    /// Returns what is passed on with the instruction of the request. A trace with the id of the request is left out, unless it
-    /// is recorded.
+    /// Returns the ids that are stored with the instruction. A trace with the request id is omitted unless it is recorded.
     pub fn origin(&self) -> Origin {
         let is_implied = self.trace.trace_id() == self.request.as_str() && !self.trace.is_sampled();
         let traceparent = (!is_implied).then(|| self.trace.clone());
         Origin { request_id: Some(self.request.clone()), traceparent }
     }
 
-    /// Returns the headers of the answer.
+    /// Returns the response headers with the ids.
     pub fn of_answer(&self) -> [(HeaderName, HeaderValue); 2] {
         let value = |text| HeaderValue::from_str(text).expect("ids are visible ASCII");
         [(X_REQUEST_ID, value(self.request.as_str())), (TRACERESPONSE, value(self.trace.as_str()))]

@@ -1,5 +1,4 @@
-//! The span of a request, by the semantic conventions of OpenTelemetry for HTTP servers. Names, references, keys and queries
-//! stay out.
+//! Span of a request (OpenTelemetry conventions for HTTP servers), without names, references, keys or queries.
 
 use std::sync::Arc;
 
@@ -16,10 +15,9 @@ use crate::api::noted_payment::NotedPayment;
 use crate::api::soap;
 use crate::edge::request_ids::RequestIds;
 
-/// Prefix of the paths of the API.
 const API: &str = "/v1/";
 
-/// Begins the span of a request to the API. Probes, scrapes, documents and calls of other processes have none.
+/// Starts the span of a request to the API. Probes, scrapes, documents and calls of other processes are not traced.
 pub fn begin<'t>(
     tracer: &'t Tracer,
     (request, method, route): (&ServiceRequest, Option<&'static str>, &str),
@@ -28,7 +26,7 @@ pub fn begin<'t>(
     if !route.starts_with(API) && route != soap::PATH {
         return None;
     }
-    // The values of the conventions for a method that is not known.
+    // The conventions require these values for an unknown method.
     let (method, verb) = method.map_or(("_OTHER", "HTTP"), |method| (method, method));
     let name = format_args!("{verb} {route}");
     let mut operation = tracer.begin(name, SpanKind::Server, ids.place(), ids.parent().cloned())?;
@@ -46,10 +44,10 @@ pub fn begin<'t>(
     Some(operation)
 }
 
-/// Ends the span.
+/// Sets the attributes of the response, and ends the span.
 pub fn end<B>(mut operation: Operation<'_>, response: &ServiceResponse<B>) {
     let (request, status) = (response.request(), response.status());
-    // What the client sends in place of an id can be anything, until it was accepted as one.
+    // A path that was not accepted can contain arbitrary text instead of ids.
     let is_valid = !status.is_client_error() && !status.is_server_error();
     if is_valid {
         operation.set("url.path", request.path().to_owned());

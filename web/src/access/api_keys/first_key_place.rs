@@ -1,5 +1,4 @@
-//! Where a generated first key is kept for its owner: on the terminal, or in a private file. Never in the stream of log
-//! lines, which is stored and forwarded.
+//! Output of a generated first key: the terminal or a private file, never the log, which is stored and forwarded.
 
 use std::fs::remove_file;
 use std::io::{self, IsTerminal as _, Write as _};
@@ -10,10 +9,10 @@ use postonce_shared::files::NewFile;
 
 use super::NewKey;
 
-/// Beginning of the name of the file; the id of the key follows.
+/// Prefix of the file name; the id of the key follows.
 const FILE_NAME: &str = "first-api-key-";
 
-/// The place for a generated first key.
+/// Destination of a generated first key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FirstKeyPlace {
     /// Standard output, which is a terminal.
@@ -23,8 +22,7 @@ pub enum FirstKeyPlace {
 }
 
 impl FirstKeyPlace {
-    /// Returns the place for this process: if standard output is no terminal, the folder of the embedded store, or the
-    /// working directory.
+    /// Returns the terminal if standard output is one, otherwise the folder of the embedded store or the working directory.
     pub fn of_process(storage: &StorageConfig) -> Self {
         if io::stdout().is_terminal() {
             return Self::Terminal;
@@ -36,19 +34,19 @@ impl FirstKeyPlace {
         Self::Folder(folder)
     }
 
-    /// Writes a key before it is stored, so that no stored key is lost. On a terminal, nothing is shown yet.
+    /// Writes the key to its file before the key is stored, so that no stored key is lost. Does nothing for a terminal.
     ///
     /// # Errors
     /// When the file cannot be written.
     pub(super) fn keep(&self, key: &NewKey) -> io::Result<()> {
         let Some(file) = self.file_of(key) else { return Ok(()) };
-        // Replaces what an earlier attempt of this process wrote, which is the same.
+        // An earlier attempt of this process may have written the file, with the same content.
         let new = NewFile::create(&file)?;
         new.file().write_all(format!("{}\n", key.expose()).as_bytes())?;
         new.publish()
     }
 
-    /// Removes what [`Self::keep`] wrote, because another key became the first one.
+    /// Removes the file that [`Self::keep`] wrote, because another key became the first one.
     pub(super) fn discard(&self, key: &NewKey) {
         let removed = self.file_of(key).map(remove_file);
         if let Some(Err(error)) = removed {
@@ -56,7 +54,7 @@ impl FirstKeyPlace {
         }
     }
 
-    /// Shows the key, which is stored now, or logs where it is.
+    /// Prints the stored key on the terminal, or logs the path of its file.
     pub fn show(&self, key: &NewKey) {
         match self.file_of(key) {
             None => show_on_terminal(format!(
@@ -79,7 +77,7 @@ impl FirstKeyPlace {
     }
 }
 
-/// Prints a text on a thread of its own: the terminal may be paused, and nothing may wait for it.
+/// Prints a text on a separate thread, because a paused terminal blocks the writer.
 fn show_on_terminal(text: String) {
     let show = move || {
         if let Err(error) = writeln!(io::stdout(), "{text}") {

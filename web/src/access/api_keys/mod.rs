@@ -1,7 +1,7 @@
 //! API keys: generation, storage form, and the first key of a new store.
 //!
-//! A key is `po_` and, in base64url, 32 random bytes and a checksum of four bytes, which detects typing errors. The store
-//! holds only the SHA-256 of a key, under an id: the first 16 hexadecimal digits of the hash.
+//! A key consists of `po_` and the base64url of 32 random bytes and a checksum of four bytes, which detects typing
+//! errors. The store holds only the SHA-256 of a key. The id of a key is the first 16 hexadecimal digits of the hash.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
@@ -27,15 +27,14 @@ mod first_key_place;
 
 /// Minimum length of a configured key, in characters.
 pub const CONFIGURED_KEY_CHARS_MIN: usize = 16;
-/// Maximum length of a key, in characters. Longer ones are refused before they are hashed.
+/// Maximum length of a key, in characters. Longer texts are refused without being hashed.
 pub const KEY_CHARS_MAX: usize = 256;
-/// Prefix of generated keys.
 const KEY_PREFIX: &str = "po_";
 /// Number of random bytes in a generated key.
 const KEY_BYTES: usize = 32;
-/// Number of bytes of the checksum after them.
+/// Number of checksum bytes after the random bytes.
 const CHECKSUM_BYTES: usize = 4;
-/// Partner of the first key of a store.
+/// Id of the partner that owns the first key of a store.
 pub const BOOTSTRAP_PARTNER: &str = "bootstrap";
 
 /// Returns the SHA-256 of a key.
@@ -49,13 +48,12 @@ pub fn id_of(hash: &[u8; 32]) -> String {
     hex::encode(head)
 }
 
-/// Returns whether a text has the form of a generated key. Such a key is too long to be guessed.
+/// Returns whether a text has the form of a generated key. Such a key cannot be guessed.
 pub fn is_generated_key(key: &str) -> bool {
     decoded(key).map(|bytes| bytes.len()) == KEY_BYTES.checked_add(CHECKSUM_BYTES)
 }
 
-/// Returns whether a text has the form of a generated key, and its checksum does not match. Only an unknown key can be
-/// mistyped: a configured key may have the same form.
+/// Returns whether an unknown key has the form of a generated key but a wrong checksum. Configured keys may have this form.
 pub fn is_mistyped(key: &str) -> bool {
     let bytes = decoded(key).unwrap_or_default();
     let (random, rest) = bytes.split_at_checked(KEY_BYTES).unwrap_or_default();
@@ -66,7 +64,7 @@ fn decoded(key: &str) -> Option<Vec<u8>> {
     BASE64_URL_SAFE_NO_PAD.decode(key.strip_prefix(KEY_PREFIX)?).ok()
 }
 
-/// Returns the checksum of the random bytes of a key: the beginning of their SHA-256.
+/// Returns the checksum of a key: the first bytes of the SHA-256 of its random bytes.
 fn checksum(random: &[u8]) -> [u8; CHECKSUM_BYTES] {
     let [a, b, c, d, ..] = <[u8; 32]>::from(Sha256::digest(random));
     [a, b, c, d]
@@ -80,17 +78,16 @@ impl NewKey {
     /// Generates a random key.
     pub fn random() -> Self {
         let mut bytes = [0; KEY_BYTES];
-        // A cryptographic generator that is seeded by the operating system: keys must not be reproducible
-        // from the seed of a simulation.
+        // Keys need the generator that the operating system seeds: the seed of a simulation must not reproduce them.
         rand::rng().fill_bytes(&mut bytes);
         let text = BASE64_URL_SAFE_NO_PAD.encode([bytes.as_slice(), &checksum(&bytes)].concat());
         Self(SecretString::from(format!("{KEY_PREFIX}{text}")))
     }
 
-    /// Takes a configured key.
+    /// Validates a configured key.
     ///
     /// # Errors
-    /// [`InvalidApiKey`] when it is too easy to guess or has characters that a header cannot contain.
+    /// [`InvalidApiKey`] when the key is too short or too long, or has characters that a header cannot contain.
     pub fn configured(key: &SecretString) -> Result<Self, InvalidApiKey> {
         let text = key.expose_secret();
         let length = text.chars().count();
@@ -99,12 +96,12 @@ impl NewKey {
         if sound { Ok(Self(key.clone())) } else { Err(InvalidApiKey) }
     }
 
-    /// Returns the key itself, to show it to its owner.
+    /// Returns the key in clear text, to show it to its owner.
     pub fn expose(&self) -> &str {
         self.0.expose_secret()
     }
 
-    /// Returns its id.
+    /// Returns the id of the key.
     pub fn id(&self) -> String {
         id_of(&hash(self.expose()))
     }
@@ -125,15 +122,15 @@ impl NewKey {
     }
 }
 
-/// The text is not acceptable as an API key.
+/// Error for a text that is not acceptable as an API key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "is not a valid key: {CONFIGURED_KEY_CHARS_MIN} to {KEY_CHARS_MAX} visible ASCII characters without white space"
 )]
 pub struct InvalidApiKey;
 
-/// First key of a new store. Keep the value across attempts: after a write with unknown outcome, the same key
-/// must be written again. Otherwise the stored key could be one that was never shown.
+/// First key of a new store. Retry on the same value: after a write with unknown outcome, a new value could leave a
+/// stored key that was never shown.
 #[derive(Debug)]
 pub struct FirstKey {
     key: NewKey,
@@ -151,14 +148,14 @@ pub enum FirstKeyOutcome {
     Configured,
     /// The store already had a key.
     AlreadyPresent,
-    /// The partner of the first key has other keys, so the configured key is ignored.
+    /// The configured key is ignored, because the `bootstrap` partner has other keys.
     ConfiguredIgnored,
-    /// The generated key could not be kept for its owner, so none is stored.
+    /// The generated key could not be written to its file, so it was not stored.
     NotKept(std::io::Error),
 }
 
 impl FirstKey {
-    /// Takes the configured key, or generates a random one, which is kept at `place`.
+    /// Validates the configured key, or generates a random one that is written to `place`.
     ///
     /// # Errors
     /// [`InvalidApiKey`] when the configured key is not acceptable.
@@ -167,14 +164,14 @@ impl FirstKey {
         Ok(Self { key, is_configured: configured.is_some(), place })
     }
 
-    /// Returns the place where a generated key is kept.
+    /// Returns the destination of a generated key.
     pub const fn place(&self) -> &FirstKeyPlace {
         &self.place
     }
 
-    /// Stores the first key if the store has no partner. Processes that start concurrently agree on one key:
-    /// each writes the row of its key, and the record of partner `bootstrap`, which can be created only once,
-    /// decides. The others revoke their own keys.
+    /// Stores the first key if the store has no partner. Processes that start concurrently agree on one key: each
+    /// stores its key, and then tries to create the record of partner `bootstrap`, which succeeds only once. The
+    /// others revoke their keys.
     ///
     /// # Errors
     /// [`StoreFault`] when the store is not available. Retry on the same value.
@@ -212,11 +209,11 @@ impl FirstKey {
         }
     }
 
-    /// Derives the outcome from the keys that the partner of the first key has.
+    /// Derives the outcome from the keys of the `bootstrap` partner.
     fn compared(&self, known: &Partner, own_id: &str) -> FirstKeyOutcome {
         match (known.has_key(own_id), self.is_configured) {
             (true, true) => FirstKeyOutcome::Configured,
-            // Also when an earlier attempt of this process succeeded without an answer.
+            // An earlier attempt of this process may have stored the key without receiving the answer.
             (true, false) => FirstKeyOutcome::Made(self.key.clone()),
             (false, true) => FirstKeyOutcome::ConfiguredIgnored,
             (false, false) => FirstKeyOutcome::AlreadyPresent,
@@ -246,7 +243,6 @@ impl FirstKey {
     }
 }
 
-/// Returns the id of the partner of the first key.
 fn bootstrap_partner() -> PartnerId {
     let partner: Result<PartnerId, InvalidPartner> = PartnerId::parse(BOOTSTRAP_PARTNER);
     partner.expect("the constant is a valid partner id")

@@ -131,7 +131,7 @@ async fn a_generated_key_is_kept_in_a_private_file_before_it_is_stored() {
     assert!(matches!(refused, FirstKeyOutcome::NotKept(_)), "{refused:?}");
     assert_eq!(working_keys(&store).await, Vec::<String>::new(), "no key was made");
 
-    // Concurrent processes: only the file of the key that is valid remains.
+    // With concurrent processes, only the file of the valid key remains.
     let starts: Vec<FirstKey> = (0..5).map(|_| FirstKey::try_new(None, place()).unwrap()).collect();
     for established in futures::future::join_all(starts.iter().map(|it| it.establish(&store, &*world))).await
     {

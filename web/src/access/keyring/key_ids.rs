@@ -1,9 +1,9 @@
-//! The ids of all keys of the bank that are not revoked. A key whose id is not among them is wrong: that is known without a
-//! look-up, so a flood of wrong keys costs the store nothing.
+//! Ids of all API keys that are not revoked. A key whose id is not in the set is refused without a look-up, so a
+//! flood of wrong keys does not load the store.
 //!
-//! The ids are read again when a partner changed, and when they are older than [`FRESH`], but only if an unknown key is
-//! presented: an idle process reads nothing. So a new key is valid at once where the change was announced, and within
-//! [`FRESH`] elsewhere.
+//! The ids are read again when a partner changed or when they are older than [`FRESH`], but only if an unknown key is
+//! presented, so an idle process reads nothing. A new key is valid at once in processes that received the broadcast
+//! of the change, and within [`FRESH`] in others.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -15,9 +15,9 @@ use postonce_shared::ports::api_keys::ApiKeys;
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::world::World;
 
-/// Time for which the ids are used before they are read again.
+/// Maximum age of the ids before they are read again.
 pub const FRESH: Duration = Duration::from_secs(60);
-/// Shortest time between two attempts to read them while the store does not answer.
+/// Minimum time between two attempts to read the ids while the store is not available.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// The ids of the keys that are not revoked.
@@ -25,36 +25,36 @@ pub struct KeyIds {
     keys: Arc<dyn ApiKeys>,
     world: Arc<dyn World>,
     known: Mutex<Known>,
-    /// Held while the ids are read, so that all requests share one read.
+    /// Held while the ids are read, so that concurrent requests share one read.
     reading: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
 struct Known {
     ids: HashSet<String>,
-    /// When the read of the ids began; `None` if they must be read before an unknown key is refused.
+    /// Time at which the read of the ids started; `None` if they must be read before an unknown key is refused.
     read_at: Option<Duration>,
-    /// When the last read failed.
+    /// Time at which the last read failed.
     failed_at: Option<Duration>,
-    /// Incremented by [`KeyIds::forget`]: ids that were requested before such a call are not used after it.
+    /// Incremented by [`KeyIds::forget`]. A read that started under an older generation does not count as fresh.
     generation: u64,
 }
 
 impl KeyIds {
-    /// Creates the set; nothing is read yet.
+    /// Creates an empty set. The first unknown key triggers a read.
     pub fn new(store: &Store, world: Arc<dyn World>) -> Self {
         let (known, reading) = (Mutex::default(), tokio::sync::Mutex::default());
         Self { keys: Arc::clone(&store.api_keys), world, known, reading }
     }
 
-    /// Demands that the ids are read again before another unknown key is refused.
+    /// Invalidates the set: it is read again before another unknown key is refused.
     pub fn forget(&self) {
         let mut known = self.known.lock();
         known.generation = known.generation.wrapping_add(1);
         known.read_at = None;
     }
 
-    /// Returns whether a key with this id may be valid; the store decides. Reads the ids if the answer could be outdated.
+    /// Returns whether a key with this id may be valid; the store decides. Reads the ids if they could be outdated.
     ///
     /// # Errors
     /// [`StoreFault`] when they cannot be read.
@@ -64,7 +64,7 @@ impl KeyIds {
                 return Ok(known);
             }
             let _reading = self.reading.lock().await;
-            // Another request may have read them in the meantime.
+            // Another request may have read the ids in the meantime.
             if let Some(known) = self.answer(id)? {
                 return Ok(known);
             }
@@ -88,7 +88,7 @@ impl KeyIds {
         }
     }
 
-    /// Returns the answer, if it is known without a read.
+    /// Returns the answer if it needs no read.
     fn answer(&self, id: &str) -> Result<Option<bool>, StoreFault> {
         let now = self.world.uptime();
         let known = self.known.lock();
@@ -137,7 +137,7 @@ mod tests {
             record.id
         }
 
-        /// Checks an answer, and how many operations of the store it took.
+        /// Checks an answer, and the number of store operations that it took.
         async fn check(&self, id: &str, expected: bool, operations: u64) {
             let count = || -> u64 { self.store.operations.snapshot().values().sum() };
             let before = count();
@@ -173,7 +173,7 @@ mod tests {
         fixture.check("wrong", false, 0).await;
         fixture.store.api_keys.revoke(&added, fixture.world.now()).await.unwrap();
         fixture.ids.forget();
-        // The store refuses it, also before the ids are read again.
+        // The store refuses the key even before the ids are read again.
         fixture.check("wrong", false, 1).await;
         fixture.check(&added, false, 0).await;
     }

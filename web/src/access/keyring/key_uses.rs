@@ -1,5 +1,5 @@
-//! Records coarsely when keys are used: a process writes at most once a day for each key, in the background. So the recorded
-//! time is that of a use, at most about a day before the last one.
+//! Records the use of keys. A process writes at most once a day for each key, in the background, so a recorded time
+//! is usually at most a day older than the last use.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -15,16 +15,16 @@ use postonce_shared::ports::world::World;
 
 use super::Grant;
 
-/// Time for which further uses of a key are not recorded.
+/// Time during which further uses of a key are not recorded.
 pub(super) const RECORDED_AGAIN_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
-/// Number of keys that are remembered; beyond it, the use of one that was forgotten is recorded again.
+/// Maximum number of remembered keys. The use of an evicted key is recorded again.
 const KEYS_MAX: NonZeroUsize = NonZeroUsize::new(10_000).expect("not zero");
 
 /// The uses that this process has recorded.
 pub(super) struct KeyUses {
     keys: Arc<dyn ApiKeys>,
     world: Arc<dyn World>,
-    /// When a use was recorded last, by key id.
+    /// Time of the last recorded use, by key id.
     recorded: Mutex<LruCache<String, Timestamp>>,
 }
 
@@ -33,8 +33,8 @@ impl KeyUses {
         Self { keys, world, recorded: Mutex::new(LruCache::new(KEYS_MAX)) }
     }
 
-    /// Records a use now, unless one was recorded within the last day, by this process or, as far as `grant` shows it, by
-    /// another one. A write that fails is not repeated before the next day: nothing depends on it.
+    /// Records a use, unless this process recorded one within the last day or `grant` shows that another process did.
+    /// A failed write is not repeated before the next day, because nothing depends on it.
     pub(super) fn note(&self, grant: &Grant, now: Timestamp) {
         if !self.is_due(grant, now) {
             return;
@@ -48,7 +48,7 @@ impl KeyUses {
         self.world.spawn(write.boxed());
     }
 
-    /// Returns whether a use is to be recorded, and remembers that it is.
+    /// Returns whether to record a use, and remembers it as recorded.
     fn is_due(&self, grant: &Grant, now: Timestamp) -> bool {
         let mut recorded = self.recorded.lock();
         let last = recorded.get(&grant.key_id).copied().max(grant.last_used_at);

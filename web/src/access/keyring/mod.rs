@@ -1,10 +1,9 @@
-//! Look-up of API keys, with a cache for positive and negative results. Repeated calls of a partner need no
-//! store access, and neither does a flood of requests with wrong keys ([`key_ids`]).
+//! Look-up of API keys, with a cache for positive and negative results. Neither repeated calls of a partner nor a
+//! flood of wrong keys ([`key_ids`]) access the store.
 //!
-//! A key is valid when the store has it and it is neither revoked nor expired, *and* the record of its partner lists it, *and*
-//! the partner is active. Every change of one of these is broadcast to all processes ([`Keyring::forget`]), so
-//! that it takes effect at once. [`postonce_shared::access::partner_cache`] defines when it takes effect if the
-//! broadcast is lost.
+//! A key is valid when the store has it, it is neither revoked nor expired, *and* the record of its partner lists it,
+//! *and* the partner is active. Changes are broadcast to all processes ([`Keyring::forget`]) and take effect at once.
+//! [`postonce_shared::access::partner_cache`] defines when they take effect if the broadcast is lost.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,16 +27,16 @@ use crate::access::scopes::Scope;
 mod key_ids;
 mod key_uses;
 
-/// What an API key grants: the partner and its scopes.
+/// Rights that an API key grants: its scopes, and its partner.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Grant {
     /// The id of the key.
     pub key_id: String,
     /// The scopes of the key.
     pub scopes: Vec<Scope>,
-    /// The time from which on the key is refused, if it expires.
+    /// Time from which the key is refused, if it expires.
     pub expires_at: Option<Timestamp>,
-    /// The recorded time of a use, as of the look-up.
+    /// Time of the last recorded use, as of the look-up.
     pub last_used_at: Option<Timestamp>,
     /// The partner of the key, as of the look-up.
     pub partner: Arc<Partner>,
@@ -56,16 +55,15 @@ impl OfPartner for Grant {
     }
 }
 
-/// A key that a request presented, and what it grants. A request can wait long before it uses the grant; therefore the grant
-/// is confirmed before the use ([`Keyring::confirm`]).
+/// Key presented by a request, with its grant, which is confirmed before it is used ([`Keyring::confirm`]).
 #[derive(Clone)]
 pub struct PresentedKey {
     hash: [u8; 32],
-    /// The time of the first look-up.
+    /// Time of the first look-up.
     pub presented_at: Timestamp,
-    /// What it granted at the last look-up.
+    /// Grant at the last look-up.
     pub grant: Arc<Grant>,
-    /// Whether that can be relied on without another look-up.
+    /// Tells whether the grant is valid without another look-up.
     pub standing: Standing,
 }
 
@@ -73,11 +71,11 @@ pub struct PresentedKey {
 #[must_use]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Confirmed {
-    /// The key grants what it granted before.
+    /// The grant is the same.
     Unchanged,
-    /// The grant was read again, and may differ.
+    /// The grant was read again and may differ.
     Replaced,
-    /// The key grants nothing any more. It keeps its last grant, which must not be used.
+    /// The key is no longer valid. The value keeps its last grant, which must not be used.
     Ended,
 }
 
@@ -107,13 +105,12 @@ impl Keyring {
         }
     }
 
-    /// Starts the phase in which the first key may not be stored yet: an unknown key is not reported as
-    /// invalid.
+    /// Starts the phase in which the first key may not be stored yet, so unknown keys are not reported as invalid.
     pub fn await_first_key(&self) {
         self.awaits_first_key.store(true, Ordering::Release);
     }
 
-    /// Ends that phase: the first key is stored, and unknown keys are invalid.
+    /// Ends the phase: the first key is stored, so unknown keys are invalid.
     pub fn first_key_is_known(&self) {
         self.awaits_first_key.store(false, Ordering::Release);
     }
@@ -123,15 +120,14 @@ impl Keyring {
         self.awaits_first_key.load(Ordering::Acquire)
     }
 
-    /// Invalidates the cached results of a partner, or of all partners, after a change. The results of look-ups
-    /// in progress are not cached.
+    /// Invalidates the cached results of a partner, or of all partners, after a change. Results of look-ups in
+    /// progress are not cached.
     pub fn forget(&self, partner: Option<&PartnerId>) {
         self.cache.forget(partner);
         self.ids.forget();
     }
 
-    /// Returns the grant of a key, and records its use; `None` when the key is unknown, revoked or expired, or the partner is
-    /// suspended.
+    /// Returns the grant of a key, and records its use; `None` if the key is not valid or its partner is suspended.
     ///
     /// # Errors
     /// [`StoreFault`] when the store is needed and does not answer.
@@ -146,8 +142,8 @@ impl Keyring {
         Ok(Some(PresentedKey { hash, presented_at, grant, standing }))
     }
 
-    /// Confirms what a key grants, or replaces it. In the usual case, when no partner changed since the last look-up, this
-    /// compares two numbers; otherwise it is a look-up, which the cache answers unless the partner of the key changed.
+    /// Confirms or replaces the grant of a key. If no partner changed since the last look-up, this compares two
+    /// numbers. Otherwise it is a look-up, which the cache answers unless the partner of the key changed.
     ///
     /// # Errors
     /// [`StoreFault`] when the store is needed and does not answer.
@@ -167,7 +163,7 @@ impl Keyring {
     async fn grant_of(&self, hash: &[u8; 32]) -> Result<Option<(Arc<Grant>, Standing)>, StoreFault> {
         let standing = self.cache.standing();
         let grant = self.cache.get_or_load(hash, self.query_store(hash)).await?.ok();
-        // Also of a cached grant: time passes there, too.
+        // A cached grant can expire, too.
         let now = self.world.now();
         let grant = grant.filter(|grant| grant.expires_at.is_none_or(|at| now < at));
         Ok(grant.map(|grant| {
@@ -177,7 +173,7 @@ impl Keyring {
     }
 
     async fn query_store(&self, hash: &[u8; 32]) -> Result<Answer<Grant, ()>, StoreFault> {
-        // Read before the store: the first key may be stored in the meantime.
+        // Read the flag first, because the first key may be stored while the store is read.
         let awaits_first_key = self.awaits_first_key();
         let refused = if awaits_first_key { Answer::NotYet(()) } else { Answer::Refused(()) };
         let id = id_of(hash);
@@ -192,8 +188,8 @@ impl Keyring {
     }
 }
 
-/// Returns whether a stored key has this hash and is not revoked. The comparison takes constant time: the id
-/// contains only a part of the hash.
+/// Returns whether a stored key has this hash and is not revoked. The comparison takes constant time, because the id
+/// reveals only a part of the hash.
 fn is_valid(record: &ApiKeyRecord, hash: &[u8; 32]) -> bool {
     record.revoked_at.is_none() && bool::from(record.hash.ct_eq(hash))
 }

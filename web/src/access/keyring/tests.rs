@@ -23,7 +23,7 @@ async fn fixture() -> Fixture {
     let store = MemoryStore::new(world.clone());
     let key = NewKey::random();
     let record = key.record(shop(), &[Scope::Read], &*world);
-    // The use of today is recorded already, so that it costs no operation.
+    // A use is recorded already, so that look-ups cost no write.
     let record = ApiKeyRecord { last_used_at: Some(world.now()), ..record };
     store.api_keys.add(&record).await.unwrap();
     let keys = vec![ActiveKey { id: record.id, created_at: record.created_at }];
@@ -61,7 +61,7 @@ impl Fixture {
 async fn the_store_is_read_once_for_a_valid_key_and_once_a_minute_for_all_invalid_ones() {
     let fixture = fixture().await;
     let key = fixture.key.expose().to_owned();
-    // The ids of all keys, the key, and its partner.
+    // Reads the ids of all keys, the key, and its partner.
     fixture.check(&key, true, 3).await;
     fixture.check(&key, true, 0).await;
     for number in 0..100 {
@@ -233,7 +233,7 @@ async fn a_key_expires_also_in_the_cache() {
     fixture.world.advance(second.saturating_sub(Duration::from_millis(1)));
     assert!(works().await, "until its last millisecond");
     fixture.world.advance(Duration::from_millis(1));
-    // The grant is still cached, and nothing is read.
+    // The grant is still cached, so nothing is read.
     fixture.check(key.expose(), false, 0).await;
     fixture.keyring.forget(None);
     assert!(!works().await, "and not after it was read again");
@@ -262,7 +262,7 @@ async fn the_use_of_a_key_is_recorded_once_a_day() {
     fixture.world.advance(Duration::from_secs(3 * 60 * 60));
     let second = fixture.world.now();
     assert_eq!(use_once().await, Some(second));
-    // Another process sees in the row that the use is recorded.
+    // Another process sees in the row that a use is recorded.
     fixture.world.advance(Duration::from_secs(60));
     let other = Keyring::new(&fixture.store, fixture.world.clone());
     assert!(other.look_up(key.expose()).await.unwrap().is_some());
@@ -279,7 +279,7 @@ async fn a_grant_is_confirmed_without_the_store_until_its_partner_changes() {
         assert_eq!(fixture.operations().saturating_sub(before), operations, "{expected:?}");
     };
     check(Confirmed::Unchanged, 0).await;
-    // The cache still has it.
+    // The cache still has the grant.
     fixture.world.advance(Duration::from_secs(2));
     check(Confirmed::Unchanged, 0).await;
     fixture.keyring.forget(Some(&PartnerId::parse("mill").unwrap()));
@@ -287,7 +287,7 @@ async fn a_grant_is_confirmed_without_the_store_until_its_partner_changes() {
     fixture.change(|partner| partner.format = Some("xml".to_owned())).await;
     check(Confirmed::Unchanged, 0).await;
     fixture.keyring.forget(Some(&shop()));
-    // The key and its partner.
+    // Reads the key and its partner.
     check(Confirmed::Replaced, 2).await;
     check(Confirmed::Unchanged, 0).await;
     fixture.change(|partner| partner.suspend(Scope::Admin)).await;

@@ -19,7 +19,7 @@ pub(super) struct Message<'a> {
 }
 
 impl<'a> Message<'a> {
-    /// Takes the parts of a received request.
+    /// Takes the parts of a received request, with the public address of the service.
     pub(super) fn of(request: &'a HttpRequest, verifier: &Verifier) -> Self {
         let uri = request.uri();
         let PublicAddress { scheme, authority } = verifier.address(request);
@@ -28,7 +28,7 @@ impl<'a> Message<'a> {
         Self { method, scheme, authority, path, query, headers }
     }
 
-    /// Returns the value of a component.
+    /// Returns the value of a component. Names that start with `@` are derived components (section 2.2).
     fn value(&self, name: &str) -> Result<String, ApiError> {
         let Self { method, scheme, authority, path, query, headers } = self;
         let target = || query.map_or_else(|| (*path).to_owned(), |query| format!("{path}?{query}"));
@@ -52,7 +52,7 @@ impl<'a> Message<'a> {
     }
 }
 
-/// Builds the signature base over these components. `params` is the value of the last line.
+/// Builds the signature base. `params` is the value of its last line.
 pub(super) fn signature_base(
     components: &[String],
     params: &str,
@@ -67,7 +67,7 @@ pub(super) fn signature_base(
     Ok(base)
 }
 
-/// Joins all lines of a header into one value (section 2.1); `None` when there is none, or one is not ASCII.
+/// Joins all lines of a header into one value (section 2.1). Returns `None` when the header is missing or not ASCII.
 pub(super) fn field_value(headers: &HeaderMap, name: &str) -> Option<String> {
     let lines: Option<Vec<&str>> =
         headers.get_all(name).map(|line| line.to_str().ok().map(str::trim)).collect();

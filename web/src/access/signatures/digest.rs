@@ -1,5 +1,4 @@
-//! `Content-Digest` (RFC 9530). The digest is verified for signed and unsigned requests alike: a client that
-//! sends one wants to detect a modified body.
+//! `Content-Digest` (RFC 9530), also verified without a signature: a client that sends it wants to detect modified bodies.
 
 use actix_web::HttpMessage as _;
 use actix_web::HttpRequest;
@@ -26,19 +25,18 @@ pub fn check(request: &HttpRequest, body: &[u8]) -> Result<(), ApiError> {
 
 /// Computes the digests of a body while it arrives.
 pub struct BodyDigest {
-    /// The digests that the request names, or the reason why they cannot be used.
+    /// The digests in the header, or the reason why they cannot be used.
     expected: Result<Vec<(Hash, Vec<u8>)>, ApiError>,
     is_empty: bool,
 }
 
-/// A digest in progress.
 enum Hash {
     Sha256(Sha256),
     Sha512(Box<Sha512>),
 }
 
 impl BodyDigest {
-    /// Starts before the first byte of the body.
+    /// Starts a digest before the first byte of the body.
     pub fn of(request: &HttpRequest) -> Self {
         let has_digests = request.headers().contains_key(CONTENT_DIGEST);
         let header = has_digests.then(|| field_value(request.headers(), CONTENT_DIGEST).unwrap_or_default());
@@ -83,7 +81,7 @@ impl BodyDigest {
     }
 }
 
-/// Reads the digests that are supported; there must be one.
+/// Parses the supported digests. At least one is required.
 fn parse(header: &str) -> Result<Vec<(Hash, Vec<u8>)>, ApiError> {
     let invalid = |detail: &str| ApiError::new(Code::ContentDigestInvalid, detail);
     let digests: Dictionary = Parser::new(header)

@@ -8,12 +8,10 @@ use super::base::field_value;
 use super::{SIGNATURE, SIGNATURE_INPUT, invalid};
 use crate::error::ApiError;
 
-/// Maximum number of signatures in a request.
 const SIGNATURES_MAX: usize = 8;
-/// Maximum number of components that a signature covers.
 const COMPONENTS_MAX: usize = 64;
 
-/// Parsed signature by a key of the partner.
+/// Parsed signature that names a key of the partner.
 pub(super) struct RequestSignature<'a> {
     pub(super) key: &'a SignatureKey,
     pub(super) components: Vec<String>,
@@ -26,7 +24,7 @@ pub(super) struct RequestSignature<'a> {
     pub(super) signature: Vec<u8>,
 }
 
-/// Parses the signatures made with these keys. Signatures with other keys are skipped.
+/// Parses the signatures made with `keys`. Signatures with other keys are skipped.
 ///
 /// # Errors
 /// [`ApiError`] with status 401 when the headers are malformed or use an unsupported feature.

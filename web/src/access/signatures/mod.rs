@@ -1,11 +1,10 @@
-//! RequestSignature requests (RFC 9421), and the digest that binds the body to the signature (RFC 9530).
+//! Signed requests (RFC 9421), and the digest that binds the body to the signature (RFC 9530).
 //!
-//! A signature proves that a request is unchanged since the partner signed it, even if a proxy terminates TLS.
-//! It is verified from the headers alone, as soon as the partner is known. It must cover the digest of the
-//! body, and the digest is compared when the body is read ([`digest`]), on every path that reads one. A
-//! replayed signed request with an id of its own is accepted within its lifetime, but moves no money twice. The
-//! signature of another request that changes something is accepted once: [`VerifiedSignature::uses`] are recorded
-//! before the request has any effect.
+//! A signature proves that a request is unchanged since the partner signed it, even if a proxy terminates TLS. It is
+//! verified from the headers alone, as soon as the partner is known. It must cover the digest of the body; every
+//! reader of a body compares that digest ([`digest`]). A signed request with an id of its own can be replayed within
+//! its lifetime, but moves no money twice. The signature of any other request that changes state is accepted once:
+//! [`VerifiedSignature::uses`] are recorded before the request has any effect.
 
 mod base;
 pub mod digest;
@@ -33,7 +32,7 @@ use crate::headers::IDEMPOTENCY_KEY;
 pub const SIGNATURE: &str = "signature";
 /// Header with the covered components, the key id and the creation time of each signature.
 pub const SIGNATURE_INPUT: &str = "signature-input";
-/// Maximum difference by which the clock of a client may be ahead.
+/// Maximum time by which the creation time of a signature may be in the future.
 const AHEAD_MAX: Duration = Duration::from_secs(60);
 
 /// Verifies request signatures.
@@ -41,27 +40,27 @@ const AHEAD_MAX: Duration = Duration::from_secs(60);
 pub struct Verifier {
     /// The configured terms.
     pub terms: SignatureTerms,
-    /// Whether the process itself speaks TLS.
+    /// Whether this process terminates TLS.
     pub is_tls: bool,
 }
 
 /// Request extension that marks a request with a valid signature.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VerifiedSignature {
-    /// Whether it covers the digest of the body.
+    /// Whether a signature covers the digest of the body.
     pub covers_body: bool,
-    /// All valid signatures of the request: each alone would be enough for a repetition.
+    /// All valid signatures of the request. Each must be recorded, because each alone would authenticate a repetition.
     pub uses: Vec<SignatureUse>,
 }
 
 impl Verifier {
-    /// Returns the address at which the client reaches the service. Behind a proxy that terminates TLS, only
-    /// the configuration has it: headers such as `Forwarded` are not trusted.
+    /// Returns the address at which clients reach the service. Behind a proxy that terminates TLS, it must be
+    /// configured: headers such as `Forwarded` are not trusted.
     pub fn address(&self, request: &HttpRequest) -> PublicAddress {
         self.terms.public_address.clone().unwrap_or_else(|| self.requested_address(request))
     }
 
-    /// Returns the address that a request names.
+    /// Returns the address that a request names in its target or `Host` header.
     pub fn requested_address(&self, request: &HttpRequest) -> PublicAddress {
         let scheme = if self.is_tls { "https" } else { "http" };
         let of_header = || request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
@@ -72,8 +71,8 @@ impl Verifier {
         PublicAddress { scheme: scheme.to_owned(), authority }
     }
 
-    /// Verifies the signature of a request. It is optional if the partner need not sign, and ignored if the
-    /// partner has no signature keys.
+    /// Verifies the signatures of a request; one valid signature is enough. They are optional unless the partner must
+    /// sign, and ignored if the partner has no signature keys and need not sign.
     ///
     /// # Errors
     /// [`ApiError`] with status 401.
@@ -150,10 +149,10 @@ impl Verifier {
     }
 }
 
-/// Identifies a signature. An equal signature of another partner is another one.
+/// Identifies a signature by its partner and bytes. Equal signatures of two partners are different uses.
 fn signature_use(signed: &RequestSignature<'_>, partner: &Partner) -> SignatureUse {
     let created_at = Timestamp::from_unix_ms(signed.created.saturating_mul(1000));
-    // The id of a partner contains no zero byte.
+    // A partner id contains no zero byte, so it cannot run into the signature.
     let hash =
         Sha256::new().chain_update(partner.id.as_str()).chain_update([0]).chain_update(&signed.signature);
     SignatureUse { created_at, hash: hash.finalize().into() }
@@ -189,8 +188,8 @@ fn require_components(signed: &RequestSignature<'_>, message: &Message<'_>) -> R
     Err(ApiError::new(Code::SignatureIncomplete, detail))
 }
 
-/// Returns whether the headers announce a body. Over HTTP/2 a body needs no announcement, so the reader of the
-/// body checks [`VerifiedSignature::covers_body`] again.
+/// Returns whether the headers announce a body. An HTTP/2 body needs no announcement, so the reader of the body
+/// checks [`VerifiedSignature::covers_body`] again.
 fn announces_body(headers: &HeaderMap) -> bool {
     let length = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
     length.is_some_and(|length| length.trim() != "0") || headers.contains_key(header::TRANSFER_ENCODING)
@@ -198,7 +197,7 @@ fn announces_body(headers: &HeaderMap) -> bool {
 
 fn is_valid(key: &SignatureKey, base: &[u8], signature: &[u8]) -> bool {
     match key.algorithm {
-        // In constant time.
+        // `verify_slice` compares in constant time.
         SignatureAlgorithm::HmacSha256 => Hmac::<Sha256>::new_from_slice(&key.material)
             .is_ok_and(|mac| mac.chain_update(base).verify_slice(signature).is_ok()),
         SignatureAlgorithm::Ed25519 => {

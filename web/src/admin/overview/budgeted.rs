@@ -1,4 +1,4 @@
-//! A reading of the store that costs a limited number of storage operations a minute, however often it is asked for.
+//! Shared reads of the store with a limit on their storage operations per minute.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,19 +13,20 @@ use postonce_shared::ports::world::World;
 
 use super::flight::{Flight, start};
 
-/// The shortest pause between two readings, also if they cost nothing.
+/// Minimum pause between two reads, even if they cost nothing.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 const MINUTE_MS: u64 = 60_000;
 
-/// Reads the store.
+/// Function that reads the store.
 pub type Read<T> = Arc<dyn Fn() -> BoxFuture<'static, Result<T, StoreFault>> + Send + Sync>;
 
-/// A reading that callers share.
+/// A read of the store whose result callers share.
 ///
-/// At most one is in progress: callers wait for it together, also if the first of them is cancelled. Its result, or its fault, is
-/// returned until the next one is due. The pause between two readings depends on the storage operations of the last one and on the
-/// number of processes that read: in any minute, all of them together cause at most `per_minute` operations. Only if a reading of
-/// each process costs more than that, the limit holds for the average of several minutes.
+/// At most one read is in progress. Callers wait for it together, and it continues even if the first of them is
+/// cancelled. Its result or fault is returned until the next read is due. The pause between reads depends on the
+/// storage operations of the last one and on the number of processes that read. In any minute, all processes together
+/// cause at most `per_minute` operations. If one read of each process costs more than that, the limit holds for the
+/// average of several minutes.
 pub struct Budgeted<T> {
     doing: &'static str,
     per_minute: u64,
@@ -34,11 +35,11 @@ pub struct Budgeted<T> {
     latest: Mutex<Option<Flight<Done<T>>>>,
 }
 
-/// A reading that has ended.
+/// Result of a completed read.
 struct Done<T> {
     answer: Result<Arc<T>, SharedFault>,
     operations: u64,
-    /// The uptime at its end.
+    /// Uptime at the end of the read.
     ended_at: Duration,
 }
 
@@ -49,16 +50,16 @@ impl<T> Clone for Done<T> {
 }
 
 impl<T: Send + Sync + 'static> Budgeted<T> {
-    /// Creates a reading of at most `per_minute` storage operations a minute, at least 1. `doing` describes it in a fault. The
-    /// operations of tasks that `read` starts must be metered with it.
+    /// Creates a read of at most `per_minute` storage operations a minute, at least 1. `doing` describes it in a
+    /// fault. If `read` starts tasks, they must be metered with it.
     pub fn new(doing: &'static str, per_minute: u64, world: &Arc<dyn World>, read: Read<T>) -> Self {
         Self { doing, per_minute, read, world: Arc::clone(world), latest: Mutex::new(None) }
     }
 
-    /// Returns the last reading, or a new one if that is due. `processes` is the number of processes that read.
+    /// Returns the last result, or that of a new read if one is due. `processes` is the number of processes that read.
     ///
     /// # Errors
-    /// [`SharedFault`] of the last reading.
+    /// [`SharedFault`] of the last read.
     pub async fn get(&self, processes: u64) -> Result<Arc<T>, SharedFault> {
         let reading = {
             let mut latest = self.latest.lock();
@@ -70,7 +71,7 @@ impl<T: Send + Sync + 'static> Budgeted<T> {
         reading.await.answer
     }
 
-    /// Returns whether another reading may begin after this one. While it is in progress, none may.
+    /// Returns whether the next read may start. It may not while this one is in progress.
     fn is_due(&self, reading: &Flight<Done<T>>, processes: u64) -> bool {
         reading.clone().now_or_never().is_some_and(|Done { operations, ended_at, .. }| {
             let passed = self.world.uptime().saturating_sub(ended_at);
@@ -94,15 +95,14 @@ impl<T: Send + Sync + 'static> Budgeted<T> {
     }
 }
 
-/// Returns the time from the end of a reading to the start of the next one, for one of `processes` that have `per_minute`
-/// operations together.
+/// Returns the pause between two reads of one process. `processes` processes share `per_minute` operations.
 fn pause(operations: u64, processes: u64, per_minute: u64) -> Duration {
     let of_all = operations.saturating_mul(processes.max(1));
     let pause_ms = match per_minute.checked_div(of_all) {
-        // It costs nothing.
+        // The read costs nothing.
         None => 0,
         Some(0) => of_all.saturating_mul(MINUTE_MS).div_ceil(per_minute.max(1)),
-        // As many readings as a minute has operations for: a process begins no more of them in any minute.
+        // The number of reads that a minute allows. A process starts no more of them in any minute.
         Some(readings) => MINUTE_MS.div_ceil(readings),
     };
     Duration::from_millis(pause_ms).max(PAUSE_MIN)
@@ -128,7 +128,7 @@ mod tests {
         }
     }
 
-    /// A process whose reading costs some operations and takes some time. It returns the number of the reading.
+    /// Creates a process whose read costs some operations and takes some time. It returns the number of the read.
     fn process(
         world: &Arc<TestWorld>,
         store: &Arc<StorageOperations>,
@@ -156,7 +156,7 @@ mod tests {
         store.snapshot().values().sum()
     }
 
-    /// Calls several processes all the time for five minutes, and returns the largest number of operations in a minute.
+    /// Calls several processes repeatedly for five minutes. Returns the largest number of operations in any minute.
     async fn largest_in_a_minute(processes: u64, operations: u64, fails: bool) -> u64 {
         let (world, store) = (Arc::new(TestWorld::new(1)), Arc::<StorageOperations>::default());
         let start = || process(&world, &store, (operations, Duration::ZERO, fails));
@@ -169,7 +169,7 @@ mod tests {
             world.advance(Duration::from_millis(500));
             settle().await;
         }
-        // 120 half seconds.
+        // A minute has 120 steps of half a second.
         totals.windows(121).map(|minute| minute[120].saturating_sub(minute[0])).max().unwrap()
     }
 
@@ -182,7 +182,7 @@ mod tests {
             assert_eq!(largest, expected, "{processes} processes, {operations} operations");
             assert_eq!(largest_in_a_minute(processes, operations, true).await, expected, "during an outage");
         }
-        // Readings that cost more than a minute allows.
+        // One read costs more than a minute allows.
         assert_eq!(pause(45, 1, 30), Duration::from_secs(90));
         assert_eq!(pause(16, 4, 30), Duration::from_secs(128));
         assert_eq!((pause(0, 9, 30), pause(1, 0, 30)), (PAUSE_MIN, Duration::from_secs(2)));
@@ -203,7 +203,7 @@ mod tests {
         let (answers, ()) = futures::join!(others, ended);
         assert!(answers.iter().all(|answer| **answer.as_ref().unwrap() == 0));
         assert_eq!(count(&store), 6);
-        // The pause of 12 seconds begins at the end.
+        // The pause of 12 seconds starts at the end of the read.
         world.advance(Duration::from_millis(11_999));
         assert_eq!((*bank.get(1).await.unwrap(), count(&store)), (0, 6));
         world.advance(Duration::from_millis(1));

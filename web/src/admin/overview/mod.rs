@@ -1,9 +1,9 @@
-//! The whole bank at once, for the console: gate, processes, activity, queues, scaling and costs.
+//! Overview of the bank for the console: gate, processes, activity, queues, scaling and costs.
 //!
-//! However many callers in however many web processes ask, and however often, it costs at most [`OPERATIONS_PER_MINUTE`] storage
-//! operations a minute: two [readings] are [shared and rare](budgeted), and what changes every second comes from the
-//! [processes](statuses), which answer without the store. As for all requests, each process reads the API key of its callers and
-//! their partner once a minute; that is not included.
+//! All callers in all web processes together cause at most [`OPERATIONS_PER_MINUTE`] storage operations a minute. Two
+//! [reads](readings) are [shared and limited](budgeted). Values that change every second come from the
+//! [processes](statuses), which answer without the store. The limit does not include that each process reads the API
+//! keys of its callers and their partners once a minute, as for all requests.
 
 pub mod budgeted;
 pub mod flight;
@@ -41,80 +41,80 @@ use crate::admin::costs::{CostReport, ProcessReport};
 use crate::admin::gate::GateService;
 use crate::admin::service::AdminTerms;
 
-/// Limit of storage operations of all callers in all processes, per minute.
+/// Maximum number of storage operations per minute, for all callers in all processes.
 pub const OPERATIONS_PER_MINUTE: u64 = WORK_OPERATIONS_PER_MINUTE + BANK_OPERATIONS_PER_MINUTE;
-/// The part of it for the work queues.
+/// Share of the work queues.
 const WORK_OPERATIONS_PER_MINUTE: u64 = 30;
-/// The part of it for all else. Together they leave some for the first minute of a process, which does not know the others yet.
+/// Share of all other reads. The rest is for the first minute of a process, which does not know the others yet.
 const BANK_OPERATIONS_PER_MINUTE: u64 = 25;
 
-/// A live process.
+/// State of a live process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProcessState {
-    /// Its entry in the process registry.
+    /// Entry of the process in the registry.
     pub entry: RegisteredProcess,
-    /// When it last renewed its entry; now for this process.
+    /// Time at which the process last renewed its entry; the current time for this process.
     pub seen_at: Timestamp,
-    /// Its status; `None` if it did not answer.
+    /// Status of the process; `None` if it did not answer.
     pub status: Option<Status>,
 }
 
-/// A queue.
+/// State of a queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueueState {
-    /// Its name.
+    /// Name of the queue.
     pub name: QueueName,
-    /// When it was read.
+    /// Time before the backlog was read.
     pub read_at: Timestamp,
-    /// Its backlog then.
+    /// Waiting messages at that time.
     pub backlog: Backlog,
-    /// Its receivers.
+    /// Receivers of the queue.
     pub receivers: Receivers,
 }
 
-/// The receivers of a queue, in all processes that answered.
+/// Receivers of a queue, summed over all processes that answered.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Receivers {
-    /// Those that handle messages.
+    /// Number of receivers that handle messages.
     pub active: u64,
-    /// Their maximum number.
+    /// Maximum number of receivers.
     pub max: u64,
-    /// Messages on which they have leases.
+    /// Number of messages that they hold under a lease.
     pub leased: u64,
-    /// The processes to which the queue is assigned by a lease.
+    /// Processes that hold the lease which assigns the queue.
     pub assigned_to: Vec<ProcessId>,
 }
 
-/// The whole bank at one time.
+/// State of the bank at one time.
 #[derive(Debug, Clone)]
 pub struct BankOverview {
-    /// The time.
+    /// Time of the overview.
     pub at: Timestamp,
-    /// The gate as this process applies it. The act that changed it is unknown if it is newer than the last reading.
+    /// The gate as this process applies it. The act that changed it is unknown if the change is newer than the last read.
     pub gate: GateRecord,
-    /// Why this process does not perform a scheduled release, if so.
+    /// Reason why this process does not perform scheduled releases, if there is one.
     pub clock_problem: Option<String>,
-    /// The live processes, by id.
+    /// Live processes, by id.
     pub processes: Vec<ProcessState>,
-    /// The activity of those that answered.
+    /// Activity of the processes that answered.
     pub activity: Series,
-    /// Their activity in 10 seconds.
+    /// Their activity during the last 10 seconds.
     pub recent: ActivityCounts,
-    /// The queues, by name.
+    /// Queues, by name.
     pub queues: Vec<QueueState>,
-    /// When the work queues were read.
+    /// Time before the work queues were read.
     pub queues_read_at: Timestamp,
-    /// The number of open dead letters, if a process counted them.
+    /// Number of open dead letters, if a process counted them.
     pub dead_letters_open: Option<u64>,
-    /// Waiting work.
+    /// Work that waits for workers.
     pub demand: Demand,
-    /// The number of workers that is wanted for it.
+    /// Number of workers wanted for the waiting work.
     pub wanted: WorkersWanted,
-    /// Costs of those that answered.
+    /// Costs of the processes that answered.
     pub costs: CostReport,
 }
 
-/// Makes overviews. One per process.
+/// Builds overviews. A process has one instance.
 pub struct OverviewService {
     callee: Arc<PeerState>,
     address: Address,
@@ -123,14 +123,14 @@ pub struct OverviewService {
     work: Budgeted<WorkReading>,
     bank: Budgeted<BankReading>,
     statuses: StatusWatch,
-    /// The number of processes that make overviews, as of the last reading.
+    /// Number of processes that build overviews, as of the last read.
     web_processes: Arc<AtomicU64>,
     scaling: ScalingPolicy,
     prices: Prices,
 }
 
 impl OverviewService {
-    /// Creates the service of a process. Nothing is read yet.
+    /// Creates the service of a process, without reading anything.
     pub fn new(
         bank: &Bank,
         network: &PeerNetwork,
@@ -170,7 +170,7 @@ impl OverviewService {
         }
     }
 
-    /// Returns the policy from which the wanted number of workers is computed.
+    /// Returns the policy that determines the wanted number of workers.
     pub const fn scaling(&self) -> &ScalingPolicy {
         &self.scaling
     }
@@ -180,10 +180,10 @@ impl OverviewService {
         &self.prices
     }
 
-    /// Returns the overview, with the activity of the last seconds.
+    /// Returns the overview, with the activity of the last `seconds`.
     ///
     /// # Errors
-    /// [`SharedFault`] when the store could not be read at the last reading.
+    /// [`SharedFault`] when the last read of the store failed, or the process is ending.
     pub async fn read(&self, seconds: u16) -> Result<BankOverview, SharedFault> {
         let processes = self.web_processes.load(Ordering::Relaxed);
         let (work, bank) = join(self.work.get(processes), self.bank.get(processes)).await;
@@ -225,7 +225,7 @@ impl OverviewService {
         }
     }
 
-    /// Returns the live processes by id. This one may not be registered yet.
+    /// Returns the live processes by id. Adds this process if it is not registered yet.
     fn processes(
         &self,
         registered: &[RegisteredProcess],
@@ -255,13 +255,13 @@ impl OverviewService {
     }
 }
 
-/// Returns the number of processes that serve the API: the web processes, and this one.
+/// Returns the number of processes that serve the API: the registered web processes, including this process.
 fn serving(processes: &[RegisteredProcess], own: ProcessId) -> u64 {
     let others = processes.iter().filter(|entry| entry.kind == ProcessKind::Web && entry.id != own).count();
     u64::try_from(others).unwrap_or(u64::MAX).saturating_add(1)
 }
 
-/// Returns the receivers of each queue.
+/// Sums the receivers of each queue over the processes that answered.
 fn receivers(own: ProcessId, statuses: &Statuses) -> BTreeMap<&str, Receivers> {
     let others = statuses.others.iter().filter_map(|(entry, status)| Some((entry.id, status.as_ref()?)));
     let mut sums: BTreeMap<&str, Receivers> = BTreeMap::new();
@@ -292,7 +292,7 @@ fn queues(work: &WorkReading, bank: &BankReading, receivers: &BTreeMap<&str, Rec
     queues
 }
 
-/// Returns the costs of the processes that answered. One that reports an unknown category of operations is left out.
+/// Sums the costs of the processes that answered. A process that reports an unknown category of operations is omitted.
 fn costs(own: &Address, statuses: &Statuses) -> CostReport {
     let others =
         statuses.others.iter().filter_map(|(entry, status)| Some((&entry.address, status.as_ref()?)));

@@ -1,4 +1,4 @@
-//! What the overview reads from the store.
+//! The reads of the overview from the store.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -19,32 +19,32 @@ use postonce_shared::ports::world::World;
 
 use crate::admin::gate::GateService;
 
-/// The queues with their backlogs.
+/// Queues with their backlogs.
 pub type Backlogs = Vec<(QueueName, Backlog)>;
 
-/// The work queues.
+/// Result of reading the work queues.
 #[derive(Debug)]
 pub struct WorkReading {
-    /// The time before they were read.
+    /// Time before the queues were read.
     pub at: Timestamp,
-    /// Their backlogs.
+    /// Backlogs of the work queues.
     pub queues: Backlogs,
 }
 
-/// All that is read besides the work queues.
+/// Result of reading everything except the work queues.
 #[derive(Debug)]
 pub struct BankReading {
-    /// The live processes.
+    /// Live processes.
     pub processes: Vec<RegisteredProcess>,
-    /// The gate with its last change.
+    /// The gate and its last change.
     pub gate: GateRecord,
-    /// The queues of batches, with the time before they were read.
+    /// Time before the queues of batches were read, and their backlogs.
     pub queues: (Timestamp, Backlogs),
-    /// What is left of open batches.
+    /// Remaining work of open batches.
     pub batches: BatchBacklog,
 }
 
-/// Reads the store. Its operations are all in the task of the caller, so that they can be metered.
+/// Reads the store. All operations run in the task of the caller, so that they can be metered.
 pub struct Reader {
     queue: Arc<dyn WorkQueue>,
     batches: OpenBatches,
@@ -53,7 +53,7 @@ pub struct Reader {
     world: Arc<dyn World>,
     count: QueueCount,
     configured: u16,
-    /// The largest number of queues that was ever used; zero before it was read.
+    /// Largest number of queues that was ever used; zero until it is read.
     largest: AtomicU16,
 }
 
@@ -72,10 +72,10 @@ impl Reader {
         }
     }
 
-    /// Reads the work queues: one or two operations for each.
+    /// Reads the work queues, with one or two operations for each.
     ///
     /// # Errors
-    /// [`StoreFault`] when one of them cannot be read.
+    /// [`StoreFault`] when a queue cannot be read.
     pub async fn work(&self) -> Result<WorkReading, StoreFault> {
         let count = match self.largest.load(Ordering::Relaxed) {
             0 => self.queue_count().await?,
@@ -85,13 +85,13 @@ impl Reader {
         Ok(WorkReading { at, queues: self.backlogs(envelope::queues(count)).await? })
     }
 
-    /// Reads the processes, the gate, and the queues of batches. Without open batches, that is one operation for each of these, and
-    /// two more.
+    /// Reads the processes, the gate, and the queues of batches. Without open batches, this takes one operation for
+    /// each of them, and two more.
     ///
     /// # Errors
-    /// [`StoreFault`] when one of them cannot be read.
+    /// [`StoreFault`] when any of them cannot be read.
     pub async fn bank(&self) -> Result<BankReading, StoreFault> {
-        // Work in queues beyond the configured ones is processed as well, and processes can start with more at any time.
+        // Queues beyond the configured number are processed too, and a process with a larger number can start at any time.
         let count = self.queue_count().await?;
         let at = self.world.now();
         let of_batches = try_join(self.backlogs(messages::queues(count)), self.batches.backlog());

@@ -1,33 +1,32 @@
-//! The activity of several processes, as one series of steps.
+//! Activity of several processes as one series of time steps.
 
 use postonce_process::activity::{ActivityCounts, HISTORY_S, STEP, STEP_S, Steps};
 use postonce_shared::domain::time::Timestamp;
 
-/// Maximum number of steps of a series.
 const POINTS_MAX: u16 = 360;
-/// Length of the time over which rates are computed, in seconds.
+/// Length of the window over which rates are computed, in seconds.
 const RATE_S: u16 = 10;
 const MS_PER_S: i64 = 1000;
 
-/// The sums of several processes.
+/// Activity summed over several processes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Series {
     /// Length of a step in seconds.
     pub step_s: u16,
-    /// The end of the last step: a multiple of its length.
+    /// End of the last step: a multiple of the step length.
     pub until: Timestamp,
-    /// The sums of each step, the oldest first.
+    /// Activity in each step, oldest first.
     pub counts: Vec<ActivityCounts>,
 }
 
 impl Series {
-    /// Sums the histories of processes at a time, over the last seconds. All steps are complete in every process.
+    /// Sums the last `seconds` of the histories before `at`, including only steps that are complete in every process.
     pub fn of(histories: &[Steps], seconds: u16, at: Timestamp) -> Self {
         let step_s = step_of(seconds);
         Self::in_steps(histories, (step_s, seconds.div_ceil(step_s)), at)
     }
 
-    /// Sums the last [`RATE_S`] seconds.
+    /// Sums the histories over the last [`RATE_S`] seconds.
     pub fn of_rates(histories: &[Steps], at: Timestamp) -> ActivityCounts {
         let points = RATE_S.div_ceil(STEP_S);
         let recent = Self::in_steps(histories, (STEP_S, points), at);
@@ -35,7 +34,7 @@ impl Series {
     }
 
     fn in_steps(histories: &[Steps], (step_s, points): (u16, u16), at: Timestamp) -> Self {
-        // The step that ends at this moment may not be recorded in every process yet.
+        // A process may not have recorded the step that ends now.
         let step_ms = i64::from(step_s).saturating_mul(MS_PER_S);
         let ended = at.before(STEP).unix_ms().div_euclid(step_ms);
         let first = ended.saturating_sub(points.into());
@@ -56,21 +55,21 @@ impl Series {
     }
 }
 
-/// Returns the smallest length of a step in seconds, a multiple of [`STEP_S`], of which at most [`POINTS_MAX`] are needed.
+/// Returns the shortest step length in seconds that needs at most [`POINTS_MAX`] steps. It is a multiple of [`STEP_S`].
 fn step_of(seconds: u16) -> u16 {
     let needed = seconds.div_ceil(POINTS_MAX).max(1);
     needed.checked_next_multiple_of(STEP_S).unwrap_or(HISTORY_S)
 }
 
-/// Returns the length of the history that a series of the last seconds needs, in seconds.
+/// Returns the length of the history that a series over the last `seconds` needs, in seconds.
 pub fn history_of(seconds: u16) -> u16 {
     let step_s = step_of(seconds);
     let of_points = seconds.checked_next_multiple_of(step_s).unwrap_or(HISTORY_S).max(RATE_S);
-    // The last step ended at most the length of one ago, and STEP; the clocks of processes differ a little.
+    // The last step can have ended one step length and [`STEP`] ago. The rest allows for clock differences.
     of_points.saturating_add(step_s).saturating_add(STEP_S.saturating_mul(2)).min(HISTORY_S)
 }
 
-/// Returns the number per second of what was counted in [`RATE_S`] seconds, with one decimal.
+/// Converts a count over [`RATE_S`] seconds to a rate per second, with one decimal.
 pub fn per_second(count: u64) -> String {
     let tenths = count.saturating_mul(10).div_euclid(RATE_S.into());
     format!("{}.{}", tenths.div_euclid(10), tenths.rem_euclid(10))
@@ -111,7 +110,7 @@ mod tests {
     #[test]
     fn long_series_have_longer_steps_that_stay_the_same_from_call_to_call() {
         let steps: Vec<u64> = (0..1810).map(|step| u64::from(step % 5 == 0)).collect();
-        // It began at 1_000_000 s, so each ten seconds have one.
+        // The history begins at 1_000_000 s, so each ten seconds contain one.
         let histories = [history(1_003_620, &steps)];
         for at_ms in [1_003_613_000, 1_003_621_999] {
             let at = Timestamp::from_unix_ms(at_ms);

@@ -1,4 +1,4 @@
-//! The status of all processes, asked for at most once in 0.9 s, however often it is needed. It costs no storage operations.
+//! Status of all processes, requested at most once in 0.9 s for all callers, without storage operations.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,27 +16,27 @@ use tracing::debug;
 
 use super::flight::{Flight, start};
 
-/// Maximum time for a process to answer.
+/// Time limit for the answer of a process.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(2);
-/// Shortest time between the starts of two rounds of requests.
+/// Minimum time between the starts of two rounds of requests.
 const INTERVAL: Duration = Duration::from_millis(900);
-/// Activity of a short round, in seconds. Most callers show some minutes or less.
+/// Length of the activity that a short round requests, in seconds. It suffices for most callers.
 const SHORT_S: u16 = 330;
-/// How long rounds ask for the whole history after a caller needed more than a short one has.
+/// Time during which rounds request the whole history, after a caller needed more than a short round contains.
 const LONG_FOR: Duration = Duration::from_secs(10);
 
-/// The answers of one round.
+/// Answers of one round of requests.
 #[derive(Debug)]
 pub struct Statuses {
-    /// The time before the requests were sent.
+    /// Time before the requests were sent.
     pub at: Timestamp,
-    /// The status of this process.
+    /// Status of this process.
     pub own: Status,
-    /// The other processes; `None` if one did not answer.
+    /// The other processes with their status; `None` if a process did not answer.
     pub others: Vec<(RegisteredProcess, Option<Status>)>,
 }
 
-/// Asks all processes for their status. Callers share a round, also if the first of them is cancelled.
+/// Requests the status of all processes. Callers share a round, which continues even if the first of them is cancelled.
 pub struct StatusWatch {
     callee: Arc<PeerState>,
     broadcast: Arc<PeerBroadcast>,
@@ -47,7 +47,7 @@ pub struct StatusWatch {
 #[derive(Default)]
 struct Latest {
     round: Option<Round>,
-    /// The uptime until which rounds are long.
+    /// Uptime until which rounds request the whole history.
     long_until: Duration,
 }
 
@@ -58,7 +58,7 @@ struct Round {
 }
 
 impl StatusWatch {
-    /// Creates a watch of a process.
+    /// Creates the watch of a process.
     pub fn new(callee: &Arc<PeerState>, broadcast: &Arc<PeerBroadcast>) -> Self {
         Self {
             world: Arc::clone(&callee.world),
@@ -68,8 +68,8 @@ impl StatusWatch {
         }
     }
 
-    /// Returns the statuses of these processes and of this one, with at least `history_s` seconds of activity. They are less than
-    /// 0.9 s old, or as old as the slowest answer. `None` if the process ends.
+    /// Returns the statuses of these processes and of this one, with at least `history_s` seconds of activity. The
+    /// round started less than 0.9 s ago or is still in progress. Returns `None` if the process is ending.
     pub async fn get(&self, processes: &[RegisteredProcess], history_s: u16) -> Option<Arc<Statuses>> {
         let answers = {
             let mut latest = self.latest.lock();
@@ -108,7 +108,7 @@ impl StatusWatch {
 }
 
 impl Round {
-    /// Returns whether a caller can have these answers instead of new ones.
+    /// Returns whether a caller can use this round instead of starting another one.
     fn serves(&self, history_s: u16, now: Duration) -> bool {
         let is_recent = now.saturating_sub(self.begun_at) < INTERVAL;
         self.activity_s >= history_s && (is_recent || self.answers.clone().now_or_never().is_none())
@@ -121,7 +121,7 @@ fn status_of(entry: &RegisteredProcess, answer: Result<Vec<u8>, CallFault>) -> O
         Ok(Err(error)) => chain(&error),
         Err(fault) => chain(fault),
     };
-    // Not a warning: the console asks every second.
+    // Not a warning, because the console asks every second.
     debug!("Process {} at {} does not report its status: {why}", entry.id, entry.address);
     None
 }

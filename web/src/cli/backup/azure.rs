@@ -1,4 +1,4 @@
-//! `backup` and `restore` on Azure: the rows are copied through the ports, into a file and from it.
+//! `backup` and `restore` on Azure: the rows are copied through the ports, to a file and from it.
 
 use std::io::Write;
 use std::num::NonZeroU32;
@@ -32,13 +32,12 @@ use super::{anchor_restore, describe, explain_loss, explain_working_keys, gate, 
 use crate::cli::operator::identity;
 use crate::cli::verify::parse_public_key;
 
-/// Default of the maximum number of storage operations in a second.
+/// Default limit of storage operations per second.
 pub const OPERATIONS_PER_SECOND: NonZeroU32 = NonZeroU32::new(500).expect("not zero");
-/// Largest number of storage operations in a second: the limit of a storage account.
+/// Maximum of `--operations-per-second`: the limit of a storage account.
 const OPERATIONS_PER_SECOND_MAX: u32 = 20_000;
-/// Default of `--overlap-s`: more than the clocks of a storage account differ.
+/// Default of `--overlap-s`. It exceeds the clock differences within a storage account.
 const OVERLAP_S: u64 = 60;
-/// Maximum number of findings that are printed.
 const FINDINGS_SHOWN: usize = 20;
 
 /// Arguments of `backup` on Azure.
@@ -65,7 +64,7 @@ pub struct CopyTerms {
 }
 
 impl CopyTerms {
-    /// Refuses options that have no meaning on SQLite.
+    /// Refuses options that do not apply to SQLite.
     pub(super) fn refuse_any(&self) -> anyhow::Result<()> {
         let Self { incremental, operations_per_second, overlap_s, accept_findings, public_keys } = self;
         let given = [
@@ -86,10 +85,10 @@ impl CopyTerms {
     }
 }
 
-/// Parses a limit of operations.
+/// Parses a limit of storage operations per second.
 ///
 /// # Errors
-/// What is allowed.
+/// A message with the allowed range.
 pub fn operations_per_second(text: &str) -> Result<NonZeroU32, String> {
     let parsed = text.parse().ok().and_then(NonZeroU32::new);
     parsed
@@ -100,7 +99,7 @@ pub fn operations_per_second(text: &str) -> Result<NonZeroU32, String> {
 /// Takes or updates a backup, and prints a summary of its content.
 ///
 /// # Errors
-/// When no backup was written, or its audit has findings.
+/// When no backup was written, or its audit has findings that were not accepted.
 pub async fn back_up(
     (file, force, terms): (&Path, bool, &CopyTerms),
     account: &str,
@@ -137,7 +136,7 @@ pub async fn back_up(
     let taken = unfinished.publish(taken_at, &mut |progress| bar.show(progress));
     bar.clear();
     let on = AuditTarget::one("file", file.display());
-    // Only in the log: a backup must not write to the store.
+    // Recorded only in the log, because a backup must not write to the store.
     Event::of_command("store.backup", on, &taken).log();
     let TakenBackup { bytes, contents } = taken?;
     let size = HumanBytes(bytes);
@@ -168,7 +167,7 @@ async fn fill(
     let enqueue: Enqueue = Arc::new(|_| Vec::new());
     let target = SqliteStore::open(partial, enqueue, Arc::clone(world))?;
     if terms.incremental && CopyState::read(&target).await?.is_none() {
-        // A copy of the file, and not the file itself.
+        // `partial` is a copy of the file, which itself is kept.
         drop(target);
         std::fs::remove_file(partial).context("the unfinished backup cannot be removed")?;
         bail!(
@@ -205,18 +204,18 @@ fn seconds(time: Duration) -> String {
     format!("{}.{}", time.as_secs(), time.subsec_millis().div_euclid(100))
 }
 
-/// What the operator decides about a restore.
+/// Decisions of the operator about a restore.
 #[derive(Debug)]
 pub struct RestoreTerms<'a> {
-    /// The backup.
+    /// Path of the backup.
     pub file: &'a PathBuf,
-    /// Whether the plan is carried out.
+    /// Whether to carry out the plan.
     pub yes: bool,
-    /// Whether only the plan is wanted.
+    /// Whether to only print the plan.
     pub dry_run: bool,
-    /// The gap of order numbers, and whether the gate is held.
+    /// The gap of order numbers, if it is given, and whether the gate is held.
     pub plan: (Option<u64>, bool),
-    /// The limit of operations.
+    /// Maximum number of storage operations per second.
     pub operations_per_second: NonZeroU32,
 }
 
@@ -300,7 +299,7 @@ async fn copy_back(
     let bar = CopyBar::new(world);
     let copier = Copier::new((&source, &bank.store), world, options, &bar);
     copier.begin().await?;
-    // Nothing is posted before the end, should a process start too early.
+    // Holds the gate, so that a process that starts too early posts nothing before the copy is complete.
     Gate::new(&bank.store, world).hold_if_unset_by(&GateAct::of_restore()).await?;
     let copied = copier.pass().await;
     bar.clear();
@@ -327,7 +326,7 @@ fn explain(plan: &ElsewherePlan, is_continued: bool, out: &mut dyn Write) -> any
     explain_working_keys(&plan.keys_working, out)
 }
 
-/// Refuses a store that a process uses.
+/// Refuses a store that is in use by a process.
 async fn refuse_running(store: &Store, world: &Arc<dyn World>) -> anyhow::Result<()> {
     let now = world.now();
     let mut processes = store.process_registry.list().await?;

@@ -1,7 +1,7 @@
-//! `postonce-web backup` and `postonce-web restore`: copy the store to a file, and replace it with one.
+//! `postonce-web backup` and `postonce-web restore`: copy the store to a file, and replace the store with such a file.
 //!
-//! On the embedded store, both commands work on the files before a store is opened: a backup must not migrate the schema of
-//! the store, and a restore must not have it open. On Azure, [`azure`] copies the rows.
+//! On the embedded store, both commands work on the files before any store is opened: a backup must not migrate its
+//! schema, and a restore must not have it open. On Azure, [`azure`] copies the rows.
 
 pub mod azure;
 mod progress;
@@ -54,7 +54,6 @@ pub struct BackupCommand {
     copy: CopyTerms,
 }
 
-/// Bytes of a MiB.
 const MIB: u64 = 1024 * 1024;
 
 /// Arguments of `restore`.
@@ -124,7 +123,7 @@ fn back_up_file(
     let taken = backup::take(store, &command.file, options, world, &mut |progress| bar.show(progress));
     bar.clear();
     let on = AuditTarget::one("file", command.file.display());
-    // Only in the log: a backup must not write to the store, which can have an older schema.
+    // Recorded only in the log, because a backup must not write to the store, whose schema can be older.
     Event::of_command("store.backup", on, &taken).log();
     let TakenBackup { bytes, contents } = taken?;
     let seconds = world.uptime().saturating_sub(started).as_millis();
@@ -136,7 +135,7 @@ fn back_up_file(
 /// Prints the plan of a restore, and carries it out if requested.
 ///
 /// # Errors
-/// When the backup is not usable, the store is in use, or `--yes` is missing. The store is unchanged then.
+/// When the backup cannot be used, the store is in use, or `--yes` is missing. The store is then unchanged.
 pub async fn restore(
     command: &RestoreCommand,
     config: &Config,
@@ -197,8 +196,8 @@ pub async fn restore(
     Ok(())
 }
 
-/// Records a restore, and makes an anchor of it. Its row is in the restored store, which is opened for it; the rows since
-/// the backup are in the replaced store. Returns what the operator must know about the anchor.
+/// Records a restore, and anchors it. The row goes to the restored store, which is opened for it; the rows since the
+/// backup are in the replaced store. Returns what the operator must know about the anchor.
 async fn record_restore(event: &Event<'_>, config: &Config, world: &Arc<dyn World>) -> Option<String> {
     if event.outcome != Outcome::Done {
         event.log();
@@ -223,7 +222,7 @@ async fn record_restore(event: &Event<'_>, config: &Config, world: &Arc<dyn Worl
     }
 }
 
-/// Makes the anchor of a restore, which gives up those that were made after the backup.
+/// Anchors a restore, which gives up the anchors that were made after the backup.
 async fn anchor_restore(bank: &Bank, config: &Config) -> Option<String> {
     const ADVICE: &str = "until `postonce-web anchors append --restored` has run with anchor-key, `verify --anchors` \
                           reports the anchors that were made after the backup as missing";
@@ -247,7 +246,6 @@ async fn anchor_restore(bank: &Bank, config: &Config) -> Option<String> {
     })
 }
 
-/// Prints a summary of a new backup.
 fn describe(contents: &Contents, out: &mut dyn Write) -> anyhow::Result<()> {
     writeln!(out, "  taken at {}, schema version {}", time(contents.taken_at), contents.schema_version)?;
     writeln!(out, "  {}", inventory(contents))?;
@@ -272,7 +270,7 @@ fn inventory(contents: &Contents) -> String {
     )
 }
 
-/// Prints the plan of a restore, for the decision of the operator.
+/// Prints the plan of a restore, on which the operator decides.
 fn explain(plan: &Plan, out: &mut dyn Write) -> anyhow::Result<()> {
     let (backup, store) = (&plan.backup, plan.store.display());
     writeln!(out, "the backup {} is valid", plan.file.display())?;
@@ -302,7 +300,7 @@ fn explain(plan: &Plan, out: &mut dyn Write) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Prints what is lost, and what is posted again.
+/// Prints which transactions are lost, and which are posted again.
 fn explain_loss(backup: &Contents, out: &mut dyn Write) -> anyhow::Result<()> {
     writeln!(
         out,
@@ -321,7 +319,7 @@ fn explain_loss(backup: &Contents, out: &mut dyn Write) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Prints the keys that will be valid, if no store tells which were revoked after the backup.
+/// Prints the keys that will be valid, when no store shows which keys were revoked after the backup.
 fn explain_working_keys(keys: &[ApiKeyRecord], out: &mut dyn Write) -> anyhow::Result<()> {
     writeln!(
         out,
@@ -357,7 +355,7 @@ fn explain_keys(plan: &Plan, out: &mut dyn Write) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Prints the rights of a partner that stay taken. Its revoked keys are listed with all others.
+/// Prints the rights that a partner does not regain. Revoked keys are listed separately.
 fn explain_partner(partner: &RestrictedPartner, out: &mut dyn Write) -> anyhow::Result<()> {
     let RestrictedPartner { in_backup, restored } = partner;
     let id = &restored.id;

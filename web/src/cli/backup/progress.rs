@@ -1,4 +1,4 @@
-//! Progress of a backup or a restore: a bar on a terminal; and for a copy of rows otherwise a line from time to time.
+//! Progress of a backup or a restore: a bar on a terminal, otherwise a periodic line if rows are copied.
 
 use std::io::IsTerminal as _;
 use std::sync::Arc;
@@ -12,9 +12,8 @@ use postonce_shared::oversight::copy::{CopyTotals, CopyWatcher};
 use postonce_shared::oversight::verify::Totals;
 use postonce_shared::ports::world::World;
 
-/// Interval of progress lines, if there is no progress bar.
+/// Interval of progress lines without a progress bar.
 const LINE_INTERVAL: Duration = Duration::from_secs(10);
-/// Refresh interval of the progress bar.
 const BAR_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Shows the progress on stderr.
@@ -42,7 +41,7 @@ impl CopyBar {
         }
     }
 
-    /// Prints a line if none was printed for some time.
+    /// Prints a line unless another was printed within [`LINE_INTERVAL`].
     fn print_sometimes(&self, line: impl FnOnce() -> String) {
         let now = self.world.uptime();
         let mut printed_at = self.printed_at.lock();
@@ -53,7 +52,7 @@ impl CopyBar {
     }
 }
 
-/// A failure of the progress output must not stop the copy.
+/// Prints a line. A failed output must not stop the copy.
 fn print(line: &str) {
     tell(line);
 }

@@ -1,4 +1,4 @@
-//! The document: its format, its id, and the body of the request.
+//! Document of a batch: its format, its id, and the body of the request.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -19,7 +19,6 @@ use uuid::Uuid;
 use super::progress::Progress;
 use crate::api::batch_upload::EXPANDED_BYTES_MAX;
 
-/// Size of the pieces of the body, in bytes.
 const PIECE_BYTES: usize = 256 * 1024;
 
 /// A format of documents.
@@ -52,36 +51,35 @@ impl DocumentFormat {
     }
 }
 
-/// The name of standard input.
 const STANDARD_INPUT: &str = "-";
-/// Folders of names that lead to what a process has open, or to devices. No file is written beside such a name.
+/// Folders with names of open files and devices. Results are not written beside such a name.
 const SYSTEM_FOLDERS: [&str; 2] = ["/dev", "/proc"];
 
-/// A document to send.
+/// Document to send.
 ///
-/// It is read from one open file for its id and for each attempt. What can be read only once, such as standard input or a pipe,
-/// is copied to a file without a name first.
+/// The id and every attempt read the same open file. An input that can be read only once, such as standard input or a
+/// pipe, is first copied to an unnamed file.
 #[derive(Debug)]
 pub struct Document {
     name: String,
     file: Arc<File>,
-    /// The path, if results can be written beside it.
+    /// Path of the document; `None` if results cannot be written beside it.
     path: Option<PathBuf>,
     format: DocumentFormat,
     encoding: Option<&'static str>,
     bytes: u64,
     digest: [u8; 32],
-    /// Why it could not be sent; then it cannot be sent again.
+    /// Reason why an attempt failed while it read the document. The document is then not sent again.
     broken: Arc<OnceLock<String>>,
-    /// The id that is derived from its bytes.
+    /// Id that is derived from the bytes of the document.
     pub id: Uuid,
 }
 
 impl Document {
-    /// Reads the document once, to derive its id. `-` is standard input.
+    /// Reads the document once to derive its id. The path `-` is standard input.
     ///
     /// # Errors
-    /// When its format is not known, it is a folder or too large, or it cannot be read.
+    /// When the format is unknown, or the document is a folder, is too large, or cannot be read.
     pub fn open(path: &Path, format: Option<DocumentFormat>, progress: &Progress) -> anyhow::Result<Self> {
         let (named, encoding) = form(path);
         let is_standard_input = path == Path::new(STANDARD_INPUT);
@@ -98,7 +96,7 @@ impl Document {
                 progress.note(&format!("{name} is read until its end, and copied"));
                 spooled(File::open(path).with_context(reading)?, &name, progress)?
             }
-            // Anything else is refused by it.
+            // Refuses folders and other files that are not regular.
             Some(_) => open_regular(path).with_context(reading)?,
         };
         let (bytes, digest) = digest(&file, &name, progress)?;
@@ -118,11 +116,10 @@ impl Document {
         })
     }
 
-    /// Adds the document to a request, which reads it piece by piece. If it is not what its id was derived from any more, the
-    /// request ends before its last piece.
+    /// Adds the document to a request, which reads it in pieces and fails before the last one if the document has changed.
     ///
     /// # Errors
-    /// When that happened to an earlier request.
+    /// When an earlier request failed for that reason.
     pub fn send(&self, request: RequestBuilder, progress: &Arc<Progress>) -> anyhow::Result<RequestBuilder> {
         if let Some(why) = self.broken.get() {
             bail!("{} {why}", self.name);
@@ -137,8 +134,7 @@ impl Document {
         Ok(request.body(self.body(Arc::clone(progress))))
     }
 
-    /// Returns the file of the results if no other is named: beside the document, or in the working directory with the id of
-    /// the batch if the document has no such place.
+    /// Returns the default path of the results: beside the document, or the id of the batch in the working directory.
     pub fn results_path(&self, id: Uuid) -> PathBuf {
         let place =
             self.path.as_ref().map_or_else(|| id.to_string().into(), |path| path.as_os_str().to_owned());
@@ -147,7 +143,7 @@ impl Document {
         path.into()
     }
 
-    /// Returns whether the path is that of the document.
+    /// Returns whether the path leads to the document itself.
     pub fn is_at(&self, path: &Path) -> bool {
         let place = |found: fs::Metadata| (found.dev(), found.ino());
         let found = self.file.metadata().map(place).ok();
@@ -163,7 +159,7 @@ impl Document {
                 let piece = piece_at(&file, sent, bytes.saturating_sub(sent)).map_err(unread)?;
                 sent_digest.update(&piece);
                 let sent = sent.saturating_add(length(&piece));
-                // Before the last piece is sent: nothing is stored of a document that is not complete.
+                // Checked before the last piece is sent, because the service stores nothing of an incomplete document.
                 let is_end = piece.is_empty() || sent == bytes;
                 let is_same = || sent == bytes && sent_digest.clone().finalize() == digest;
                 let has_more = || piece_at(&file, bytes, 1).is_ok_and(|more| !more.is_empty());
@@ -180,7 +176,7 @@ impl Document {
     }
 }
 
-/// Copies an input to a file without a name, which only this process can read.
+/// Copies an input to an unnamed file, which only this process can read.
 fn spooled(mut input: impl Read, name: &str, progress: &Progress) -> anyhow::Result<File> {
     let copying = || format!("{name} cannot be copied to the folder {}", std::env::temp_dir().display());
     let mut file = create_unnamed().with_context(copying)?;
@@ -200,7 +196,7 @@ fn spooled(mut input: impl Read, name: &str, progress: &Progress) -> anyhow::Res
     Ok(file)
 }
 
-/// Reads a file from its beginning to its end. Returns its size and its digest.
+/// Reads a whole file. Returns its size and its digest.
 fn digest(file: &File, name: &str, progress: &Progress) -> anyhow::Result<(u64, [u8; 32])> {
     let reading = || format!("{name} cannot be read");
     let size = file.metadata().with_context(reading)?.len();
@@ -219,7 +215,7 @@ fn digest(file: &File, name: &str, progress: &Progress) -> anyhow::Result<(u64, 
     }
 }
 
-/// The service refuses a larger document, also if it is that large only after it was decompressed.
+/// Refuses a document above the limit of the service, which also applies to decompressed documents.
 fn check_size(bytes: u64, name: &str) -> anyhow::Result<()> {
     ensure!(
         bytes <= EXPANDED_BYTES_MAX,
@@ -229,7 +225,7 @@ fn check_size(bytes: u64, name: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Reads the bytes of a file from a position on, at most `left`; none at its end.
+/// Reads at most `left` bytes of a file at a position. Returns no bytes at its end.
 fn piece_at(file: &File, position: u64, left: u64) -> io::Result<Vec<u8>> {
     let mut piece = vec![0; usize::try_from(left).unwrap_or(usize::MAX).min(PIECE_BYTES)];
     loop {
@@ -243,7 +239,7 @@ fn piece_at(file: &File, position: u64, left: u64) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Returns the format and the encoding that the name of a file shows.
+/// Returns the format and the content encoding that a file name indicates.
 fn form(path: &Path) -> (Option<DocumentFormat>, Option<&'static str>) {
     let extension = |path: &Path| path.extension().and_then(OsStr::to_str).unwrap_or_default().to_lowercase();
     let encoding = match extension(path).as_str() {
@@ -255,8 +251,7 @@ fn form(path: &Path) -> (Option<DocumentFormat>, Option<&'static str>) {
     (DocumentFormat::of_extension(&extension(&inner)), encoding)
 }
 
-/// Returns the encoding that the first bytes of a document without a name show (RFC 1952, RFC 8878). No document begins with
-/// them if it is not compressed.
+/// Detects compression by the first bytes (RFC 1952, RFC 8878), which no uncompressed document can have.
 fn compression(file: &File) -> Option<&'static str> {
     let start = piece_at(file, 0, 4).ok()?;
     match start.as_slice() {

@@ -1,4 +1,4 @@
-//! `postonce-web batches submit`: sends a document to a running service, as a partner does, and waits for its results.
+//! `postonce-web batches submit`: sends a document to a running service, as a partner would, and waits for its results.
 
 mod document;
 mod progress;
@@ -94,7 +94,7 @@ pub struct SubmitCommand {
     give_up_after: u64,
 }
 
-/// Standard output is no place for results, which are complete or not there.
+/// Parses the name of the results file. Standard output is refused, because it cannot be written completely or not at all.
 fn file_name(text: &str) -> Result<PathBuf, &'static str> {
     let is_name = !["", "-"].contains(&text);
     is_name.then(|| PathBuf::from(text)).ok_or("must be the name of a file")
@@ -134,7 +134,7 @@ impl SubmitCommand {
     }
 }
 
-/// Returns a key that can be sent in a header, without line ends after it. The error shows nothing of it.
+/// Removes the line end after a key, and checks that a header can contain the key. The error does not quote the key.
 fn checked_key(key: &SecretString, name: &str) -> Result<SecretString, Failure> {
     let key = without_line_end(key.expose_secret());
     if key.is_empty() || !key.bytes().all(|byte| byte.is_ascii_graphic()) {
@@ -145,10 +145,9 @@ fn checked_key(key: &SecretString, name: &str) -> Result<SecretString, Failure> 
     Ok(SecretString::from(key))
 }
 
-/// The variable with the file of the API key.
+/// Environment variable with the path of the API key file.
 const KEY_FILE_VARIABLE: &str = "POSTONCE_API_KEY_FILE";
 
-/// The reason why the command failed.
 #[derive(Debug, thiserror::Error)]
 enum Failure {
     #[error("{0}")]
@@ -172,10 +171,10 @@ impl Failure {
     }
 }
 
-/// Exit code if the batch ended and not every item is posted.
+/// Exit code if the batch has ended but not every item is posted.
 const NOT_ALL_POSTED: u8 = 5;
 
-/// What the service reports about a batch. A newer service may report more.
+/// State of a batch as the service reports it. Members that a newer service adds are ignored.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 struct State {
     batch_id: Printable,
@@ -190,7 +189,7 @@ struct State {
     hindrance: Option<Printable>,
 }
 
-/// The posted money in one currency and direction.
+/// Amount posted in one currency and direction.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 struct Sum {
     currency: Printable,
@@ -225,7 +224,7 @@ impl State {
     }
 }
 
-/// Runs a command. Results go to `out`, progress and errors to stderr.
+/// Runs a command. Prints results to `out`, and progress and errors to stderr.
 pub async fn run(command: &BatchesCommand, world: &Arc<dyn World>, out: &mut (dyn Write + Send)) -> ExitCode {
     let BatchesCommand::Submit(command) = command;
     match submit(command, world, out).await {
@@ -235,14 +234,14 @@ pub async fn run(command: &BatchesCommand, world: &Arc<dyn World>, out: &mut (dy
     }
 }
 
-/// Returns whether nothing of the batch is left to do for the caller.
+/// Submits a batch. Returns `false` if it has ended but not every item is posted.
 async fn submit(
     command: &SubmitCommand,
     world: &Arc<dyn World>,
     out: &mut (dyn Write + Send),
 ) -> Result<bool, Failure> {
     let progress = Progress::new(world);
-    // Before the document, which may come from a pipe.
+    // Checked before the document is read, which may come from a pipe.
     let (url, key) = (command.url()?, command.key()?);
     let document = Document::open(&command.file, command.format, &progress)?;
     let give_up_after = Duration::from_secs(command.give_up_after);
@@ -257,7 +256,7 @@ async fn submit(
         [("Batch-Count", command.count.map(|count| count.to_string())), ("Batch-Sums", command.sums.clone())];
     let request = |client: &reqwest::Client, url: Url| {
         let request = client.post(url).query(&query).header("Idempotency-Key", id.to_string());
-        // Without it, the refusal of a document in XML is in XML.
+        // Otherwise the refusal of an XML document would be in XML.
         let request = request.header("Accept", "application/json");
         let totals = totals.iter().filter_map(|(name, total)| Some((*name, total.as_ref()?)));
         let request = totals.fold(request, |request, (name, total)| request.header(name, total));
@@ -281,7 +280,7 @@ async fn submit(
     Ok(unposted == 0)
 }
 
-/// Checks before the batch is sent what would prevent its results from being written after it was posted.
+/// Checks before the submission that the results can probably be written afterwards.
 fn check_results(path: &Path, document: &Document) -> Result<(), Failure> {
     let name = path.display();
     if document.is_at(path) {

@@ -1,4 +1,4 @@
-//! The progress of a step: a bar on a terminal, and otherwise a line from time to time.
+//! Progress of a step: a bar on a terminal, otherwise a periodic line.
 
 use std::io::IsTerminal as _;
 use std::sync::Arc;
@@ -9,10 +9,9 @@ use parking_lot::Mutex;
 use postonce_shared::command_output::tell;
 use postonce_shared::ports::world::World;
 
-/// Interval of progress lines, if there is no progress bar.
+/// Interval of progress lines without a progress bar.
 const LINE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The step that is under way.
 #[derive(Debug, Default)]
 struct Step {
     name: &'static str,
@@ -38,7 +37,7 @@ impl Progress {
         Arc::new(Self { bar, step: Mutex::default(), world: Arc::clone(world) })
     }
 
-    /// Starts a step: the past participle of what is done, and how often.
+    /// Starts a step. `name` completes the phrase "3 of 7 …", and `total` is the number at its end.
     pub fn start(&self, name: &'static str, total: u64) {
         *self.step.lock() = Step { name, total, printed_at: self.world.uptime() };
         if let Some(bar) = &self.bar {
@@ -48,7 +47,7 @@ impl Progress {
         }
     }
 
-    /// Sets how much of the step is done.
+    /// Sets the completed number of the step.
     pub fn set(&self, done: u64) {
         if let Some(bar) = &self.bar {
             return bar.set_position(done);
@@ -61,7 +60,7 @@ impl Progress {
         }
     }
 
-    /// Prints a line beside the progress.
+    /// Prints a line without disturbing the progress bar.
     pub fn note(&self, line: &str) {
         match &self.bar {
             Some(bar) => bar.suspend(|| tell(line)),
@@ -69,7 +68,7 @@ impl Progress {
         }
     }
 
-    /// Returns the longest time until the next update.
+    /// Returns the maximum time between two updates.
     pub const fn interval(&self) -> Duration {
         if self.bar.is_some() { Duration::from_secs(1) } else { LINE_INTERVAL }
     }

@@ -1,4 +1,4 @@
-//! The file of the results. It gets its name when it is complete.
+//! Results file, which gets its name only when it is complete.
 
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use crate::formats::spreadsheet;
 
-/// The result of an item. A newer service may report more.
+/// Result of an item. Members that a newer service adds are ignored.
 #[derive(Debug, Deserialize)]
 struct ResultLine {
     line: u64,
@@ -31,7 +31,7 @@ impl ResultLine {
         }
     }
 
-    /// Returns the cells in CSV, the same as in the CSV of the service.
+    /// Returns the CSV cells, which equal those in the CSV of the service.
     fn cells(&self) -> [String; 6] {
         let Self { line, message_id, status, order_number, balance_after, reason } = self;
         let cell =
@@ -41,27 +41,25 @@ impl ResultLine {
     }
 }
 
-/// Names of the columns in CSV.
 const COLUMNS: [&str; 6] = ["line", "message_id", "status", "order_number", "balance_after", "reason"];
 
-/// The output in one of the two formats.
 enum Output {
     NdJson(BufWriter<File>),
     Csv(Box<csv::Writer<File>>),
 }
 
-/// The results so far.
+/// Results that were received so far.
 pub struct ResultsFile {
     path: PathBuf,
     file: NewFile,
     output: Option<Output>,
-    /// The number of results.
+    /// Number of results.
     pub lines: u64,
     unposted: u64,
 }
 
 impl ResultsFile {
-    /// Creates the file under another name. Only its owner can read it, and it takes the place of nothing but a regular file.
+    /// Creates the file under a temporary name. Only its owner can read it. It can replace only a regular file.
     ///
     /// # Errors
     /// When it cannot be created.
@@ -83,10 +81,10 @@ impl ResultsFile {
         Ok(Self { path: path.to_owned(), file, output: Some(output), lines: 0, unposted: 0 })
     }
 
-    /// Adds the result of the next item, a line of NDJSON without its end.
+    /// Adds the result of the next item: a line of NDJSON without its line end.
     ///
     /// # Errors
-    /// When it is not that of the next item, or cannot be written.
+    /// When the line is not the result of the next item, or cannot be written.
     pub fn add(&mut self, line: &[u8]) -> anyhow::Result<()> {
         let result: ResultLine = serde_json::from_slice(line).context("a result has another form")?;
         let expected = self.lines.saturating_add(1);
@@ -103,7 +101,7 @@ impl ResultsFile {
         written.with_context(|| self.cannot_be_written())
     }
 
-    /// Gives the file its name, once it is on disk. Returns the number of items that are not posted.
+    /// Syncs the file and renames it to its final name. Returns the number of items that are not posted.
     ///
     /// # Errors
     /// When it cannot be written.

@@ -1,4 +1,4 @@
-//! Requests to the service, which are repeated while it cannot be reached.
+//! Requests to the service. They are repeated while the service cannot be reached.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,16 +21,16 @@ use super::results::ResultsFile;
 use super::{Failure, State};
 use crate::error::is_temporary;
 
-/// Longest time for a connection.
+/// Time limit for establishing a connection.
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(10);
-/// Longest time without a byte of a response, beyond a wait.
+/// Time limit for the next byte of a response, in addition to a requested wait.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
-/// Interval of the checks that the other side of a connection exists.
+/// Interval of TCP keepalive probes.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
-/// Maximum size of a result, in bytes: a reason is short.
+/// Maximum size of a result, in bytes.
 const RESULT_BYTES_MAX: usize = 1024 * 1024;
 
-/// The service, as a partner reaches it.
+/// Client of the service.
 pub struct Service<'a> {
     client: Client,
     url: &'a Url,
@@ -40,7 +40,7 @@ pub struct Service<'a> {
     progress: &'a Progress,
 }
 
-/// The failures since the last success.
+/// Consecutive failures since the last success.
 struct Failures {
     backoff: Backoff,
     since: Option<Duration>,
@@ -53,10 +53,10 @@ impl Failures {
 }
 
 impl<'a> Service<'a> {
-    /// Creates the client, without a connection.
+    /// Creates the client without connecting.
     ///
     /// # Errors
-    /// When it cannot be created.
+    /// When the HTTP client cannot be created.
     pub fn new(
         url: &'a Url,
         key: &'a SecretString,
@@ -72,7 +72,7 @@ impl<'a> Service<'a> {
         Ok(Self { client, url, key, give_up_after, world, progress })
     }
 
-    /// Sends a request until it has an answer, and parses it.
+    /// Sends a request until it succeeds, and parses the response.
     pub async fn read<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -115,7 +115,7 @@ impl<'a> Service<'a> {
         Ok(state)
     }
 
-    /// Adds all results to the file; after an interruption, from the last complete line on.
+    /// Adds all results to the file. After an interruption, continues after the last complete line.
     pub async fn read_results(&self, id: Uuid, items: u64, results: &mut ResultsFile) -> Result<(), Failure> {
         self.progress.start("results", items);
         let mut failures = Failures::none();
@@ -137,7 +137,7 @@ impl<'a> Service<'a> {
         Ok(())
     }
 
-    /// Adds the complete lines of a response. Returns why there are no more.
+    /// Adds the complete lines of a response. Returns why the response ended.
     async fn add_lines(&self, mut response: Response, results: &mut ResultsFile) -> Result<String, Failure> {
         let mut text = Vec::new();
         loop {
@@ -162,7 +162,7 @@ impl<'a> Service<'a> {
         }
     }
 
-    /// Sends a request until it succeeds.
+    /// Sends a request until it succeeds, is refused, or the time for retries is over.
     async fn send(
         &self,
         path: &str,
@@ -187,13 +187,13 @@ impl<'a> Service<'a> {
                 Err(error) if error.is_builder() => return Err(Failure::Usage(chain(&error.without_url()))),
                 Err(error) => (chain(&error.without_url()), None),
             };
-            // Before the pause: a document that cannot be sent again ends the command at once.
+            // Built before the pause, so that a document that cannot be sent again ends the command at once.
             attempt = request(&self.client, url.clone())?;
             self.pause(failures, &reason, delay).await?;
         }
     }
 
-    /// Waits before the next attempt, unless the time for it is over.
+    /// Waits before the next attempt. Fails if the time for retries would be exceeded.
     async fn pause(
         &self,
         failures: &mut Failures,
@@ -217,14 +217,13 @@ fn retry_after(response: &Response) -> Option<Duration> {
     Some(Duration::from_secs(seconds))
 }
 
-/// A violation as it is shown.
 #[derive(Deserialize)]
 struct Violation {
     field: Printable,
     message: Printable,
 }
 
-/// What is shown of a problem. A newer service may send further members.
+/// Members of a problem document that are printed. Members that a newer service adds are ignored.
 #[derive(Deserialize)]
 struct Refusal {
     code: Printable,
@@ -233,7 +232,7 @@ struct Refusal {
     violations: Vec<Violation>,
 }
 
-/// Describes a refusal, with a line for each violation.
+/// Describes a refusal, followed by a line for each violation.
 pub fn reason(status: StatusCode, body: &[u8]) -> String {
     match serde_json::from_slice::<Refusal>(body) {
         Ok(Refusal { code, detail, violations }) => {

@@ -49,7 +49,7 @@ fn a_refusal_names_every_violation() {
     assert_eq!(text, r"a\u001b[2J (422): b\u000aposted".to_owned() + "\n  " + r"c\u009b: \u202ed");
 }
 
-/// Answers requests one after the other, and closes the connection after each. Returns the first lines of the requests.
+/// Answers requests one by one, and closes the connection after each. Returns the request lines.
 fn answering(answers: Vec<String>) -> (Url, JoinHandle<Vec<String>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
@@ -94,7 +94,7 @@ async fn interrupted_results_continue_after_the_last_complete_line() {
     assert_eq!(after, ["0", "0", "2", "3"]);
 }
 
-/// A document in a file, and the response to its upload by a service that takes a request of `limit` bytes.
+/// Uploads a document, and returns the result and the number of bytes that the service received.
 fn uploaded(path: &Path, before: impl FnOnce(&Path)) -> (Result<Response, Failure>, usize) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url: Url = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
@@ -232,7 +232,7 @@ fn results_take_the_place_of_nothing_else() {
     assert!(parsed(&["a.csv", "--wait", "--results", "-"]).is_err());
 }
 
-/// Results of a posted, a rejected and two repeated items.
+/// Results of a posted, a rejected and two replayed items.
 const RESULTS: [&str; 4] = [
     r#"{"line":1,"message_id":"a","status":"posted","order_number":"7","balance_after":"1.00"}"#,
     r#"{"line":2,"message_id":"b","status":"rejected","reason":"insufficient_funds"}"#,

@@ -1,5 +1,5 @@
-//! `postonce-web dead-letters …`: lists, shows, replays and discards dead letters. It works on the store, needs no running
-//! server, and wakes the running workers.
+//! `postonce-web dead-letters …`: lists, shows, replays and discards dead letters. It accesses the store directly, needs
+//! no running server, and wakes the running workers.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -16,9 +16,8 @@ use serde::Serialize;
 use crate::api::respond;
 use crate::cli::output::{EXIT_CODES, INCOMPLETE, json, table};
 
-/// Number of dead letters that are read at once.
 const LIST_PAGE: usize = 200;
-/// Number of characters of a reason in a list.
+/// Maximum number of characters of a reason in a list.
 const REASON_CHARS: usize = 100;
 
 /// Subcommands of `dead-letters`.
@@ -81,7 +80,7 @@ pub struct Which {
     all: bool,
 }
 
-/// Every reason contains the empty text: a script whose variable is empty would act on all dead letters.
+/// Parses the text of `--reason`. An empty text, as of an unset variable in a script, would select all dead letters.
 fn parse_text(text: &str) -> Result<String, &'static str> {
     let is_text = text.chars().any(|c| !c.is_whitespace());
     is_text
@@ -89,7 +88,6 @@ fn parse_text(text: &str) -> Result<String, &'static str> {
         .ok_or("must contain more than spaces; use --all for all open dead letters")
 }
 
-/// The act on selected dead letters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Act {
     Replay,
@@ -105,7 +103,6 @@ impl Act {
     }
 }
 
-/// The outcome for one dead letter.
 #[derive(Debug, Serialize)]
 struct Resolved {
     id: String,
@@ -123,7 +120,7 @@ struct Listed<T> {
 /// Runs a command and prints its result.
 ///
 /// # Errors
-/// When the store cannot be used, or nothing was resolved.
+/// When the store cannot be read, the dead letter to show is unknown, or `--yes` is missing.
 pub async fn run(
     command: DeadLettersCommand,
     bank: &Bank,
@@ -169,8 +166,8 @@ pub async fn run(
 }
 
 impl Which {
-    /// Returns the ids, and the dead letters if they were selected by their content. They are read completely first: what
-    /// is replayed can become a new dead letter meanwhile.
+    /// Returns the selected ids, with the dead letters if their content selects them. These are read completely first,
+    /// because replayed work can become a new dead letter.
     async fn selected(&self, bank: &Bank) -> anyhow::Result<Vec<(String, Option<DeadLetter>)>> {
         if !self.ids.is_empty() {
             return Ok(self.ids.iter().map(|id| (id.clone(), None)).collect());
@@ -198,7 +195,7 @@ async fn read(
     }
 }
 
-/// Resolves each dead letter, also after a failure.
+/// Resolves each dead letter, and continues after failures.
 async fn resolve(
     act: Act,
     ids: Vec<String>,
@@ -206,7 +203,7 @@ async fn resolve(
     as_json: bool,
     out: &mut (dyn Write + Send),
 ) -> anyhow::Result<ExitCode> {
-    // Without the secret no message has a valid seal, and its work would not be recognized.
+    // Without the secret, no seal is valid and no work would be recognized.
     bank.seal.ready(&*bank.world).await;
     let mut resolved = Vec::with_capacity(ids.len());
     for id in ids {
@@ -248,7 +245,7 @@ async fn recorded(
         Ok(ResolveOutcome::AlreadyResolved) => {
             (Outcome::Refused("dead_letter_resolved"), "already_resolved", None, on)
         }
-        // The argument is not logged: it is any text.
+        // The id is not logged, because the argument can be arbitrary text.
         Ok(ResolveOutcome::Unknown) => {
             (Outcome::Refused("dead_letter_unknown"), "unknown", Some(unknown(&id)), AuditTarget::nothing())
         }

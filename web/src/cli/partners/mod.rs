@@ -1,5 +1,5 @@
-//! `postonce-web partners …`: administration of partners. It accesses the store directly, needs no running server,
-//! and notifies running processes of changes. Keys are created and revoked with `keys`.
+//! `postonce-web partners …`: administration of partners. It accesses the store directly, needs no running server, and
+//! notifies running processes of changes. Keys are created and revoked with `keys`.
 
 mod shown;
 
@@ -34,9 +34,8 @@ use crate::cli::keys::{add_key, key_terms, parse_partner, parse_scope, recorded}
 use crate::cli::times::Expiry;
 use crate::formats::violations;
 
-/// Maximum size of a file with key material, in bytes.
 const MATERIAL_BYTES_MAX: u64 = 16 * 1024;
-/// Argument that selects the configured value, or no value.
+/// Value that resets a term: the configured rate, or no format.
 const DEFAULT: &str = "default";
 
 /// Subcommands of `partners`.
@@ -179,7 +178,7 @@ fn parse_account(text: &str) -> Result<AccountKey, String> {
 }
 
 impl ReachArgs {
-    /// Returns the given reach, if there is one.
+    /// Returns the reach that the options name; `None` if there are none.
     fn reach(&self) -> anyhow::Result<Option<Reach>> {
         let Self { all_accounts, users, accounts } = self;
         if *all_accounts {
@@ -194,7 +193,7 @@ impl ReachArgs {
 }
 
 impl TermsArgs {
-    /// Returns the given ceilings, if there are any.
+    /// Returns the credit ceilings that the options name; `None` if there are none.
     fn credit_ceilings(&self) -> Option<CreditCeilings> {
         if self.no_credit_ceiling {
             return Some(CreditCeilings::Unlimited);
@@ -312,7 +311,7 @@ pub async fn run(
     Ok(())
 }
 
-/// Creates a partner, and records it in the audit trail. Returns `false` when the id exists.
+/// Creates a partner, and records the act in the audit trail. Returns `false` if the id exists already.
 ///
 /// # Errors
 /// [`StoreFault`]: the outcome is unknown.
@@ -365,7 +364,7 @@ async fn change_signature_keys(
         SignatureKeysCommand::Remove { partner, key_id } => {
             let changed = service.change(&partner, |partner| remove_signature_key(partner, &key_id)).await;
             let on = AuditTarget::one("partner", &partner);
-            // The argument is not logged: a text that is no key id could be a key.
+            // The id is not logged, because the argument could be a key.
             let on = if matches!(changed, Ok(PartnerChangeOutcome::Done(_))) {
                 on.and("key", &key_id)
             } else {
@@ -385,7 +384,7 @@ fn read_text(file: &Path) -> anyhow::Result<String> {
     } else {
         read_bounded(std::fs::File::open(file)?, MATERIAL_BYTES_MAX)?
     };
-    // Without the error, which would show a part of it.
+    // Omits the error, which could quote key material.
     let text = std::str::from_utf8(without_mark_of_file(&bytes));
     text.map(str::to_owned).map_err(|_| anyhow::anyhow!("it is not text in UTF-8"))
 }
@@ -394,7 +393,7 @@ fn unknown(id: &PartnerId) -> String {
     format!("partner {id} does not exist; `partners list` shows all partners")
 }
 
-/// Returns the partner after a change.
+/// Returns the partner after a successful change; otherwise an error.
 fn done<E: std::error::Error + Send + Sync + 'static>(
     id: &PartnerId,
     changed: Result<PartnerChangeOutcome, E>,

@@ -11,7 +11,6 @@ use crate::access::mandate::KeyDetails;
 use crate::access::partner_service::PartnerService;
 use crate::cli::keys::lifetimes;
 
-/// Number of partners that are read at once.
 const LIST_PAGE: usize = 200;
 
 /// Prints all partners, one per line.
@@ -89,7 +88,7 @@ pub async fn show(
     Ok(())
 }
 
-/// Describes the reach of a partner in a few words.
+/// Describes the reach of a partner.
 pub fn reach_in_words(reach: &Reach) -> String {
     match reach {
         Reach::Everything => "every account of the bank".to_owned(),

@@ -1,5 +1,4 @@
-//! `postonce-web verify`: audits the whole ledger. It reads the store directly, while servers use it, and changes
-//! nothing.
+//! `postonce-web verify`: audits the whole ledger. It reads the store directly while servers use it, and changes nothing.
 
 use std::io::{self, IsTerminal as _, Write};
 use std::num::NonZeroUsize;
@@ -27,11 +26,10 @@ use tokio::sync::Notify;
 use crate::cli::anchors::read_copies;
 use crate::cli::ids::parse_account;
 
-/// Maximum number of accounts that are read concurrently.
+/// Maximum of `--concurrency`: accounts that are read concurrently.
 const CONCURRENCY_MAX: usize = 64;
-/// Interval of progress lines, if there is no progress bar.
+/// Interval of progress lines without a progress bar.
 const LINE_INTERVAL: Duration = Duration::from_secs(10);
-/// Refresh interval of the progress bar.
 const BAR_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Arguments of `verify`.
@@ -61,7 +59,7 @@ pub(super) fn parse_public_key(text: &str) -> Result<AnchorPublicKey, &'static s
 }
 
 impl VerifyCommand {
-    /// Reads the copies of anchors.
+    /// Reads the file with copies of anchors, and the public keys that may have signed them.
     fn copies(&self, configured: Option<&AnchorKey>) -> anyhow::Result<Option<AnchorCopies>> {
         let Some(file) = &self.anchors else { return Ok(None) };
         let mut accepted = self.public_keys.clone();
@@ -89,12 +87,10 @@ pub enum Verdict {
     Findings,
 }
 
-/// Audits the store and prints the findings, then a summary. Progress goes to stderr. `key` is the configured key for
-/// anchors.
+/// Audits the store. Prints the findings and a summary; progress goes to stderr. `key` is the configured anchor key.
 ///
 /// # Errors
-/// When the store could not be read completely, or the output failed. In both cases the audit gives no assurance
-/// about the ledger.
+/// When the store could not be read completely, or the output failed. The audit then gives no assurance about the ledger.
 pub async fn run(
     command: &VerifyCommand,
     (store, key): (&Store, Option<&AnchorKey>),
@@ -151,7 +147,6 @@ async fn bar(
     Ok(bar)
 }
 
-/// Output format of findings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
     Text,
@@ -170,11 +165,10 @@ struct Printer<'a> {
     bar: Option<ProgressBar>,
     world: Arc<dyn World>,
     state: Mutex<State<'a>>,
-    /// The output failed: nobody would see the rest.
+    /// Notified when the output fails, so that the audit can stop.
     failed: Notify,
 }
 
-/// One finding as a line of JSON.
 #[derive(Serialize)]
 struct FindingLine<'a> {
     r#type: &'static str,
@@ -200,7 +194,6 @@ struct FindingLine<'a> {
     message: String,
 }
 
-/// The summary as one line of JSON.
 #[derive(Serialize)]
 struct SummaryLine {
     r#type: &'static str,
@@ -310,7 +303,7 @@ impl Watcher for Printer<'_> {
         let mut state = self.state.lock();
         if now.saturating_sub(state.printed_at) >= LINE_INTERVAL {
             state.printed_at = now;
-            // A failure of the progress output must not stop the audit.
+            // A failed progress output must not stop the audit.
             tell(format_args!(
                 "audited {accounts} accounts so far: {entries} entries, {transactions} transactions; \
                  findings: {findings}"

@@ -34,7 +34,7 @@ fn invalid_options_are_refused_with_the_allowed_values() {
     assert!(command.json && command.account.is_some() && command.concurrency.get() == 64);
 }
 
-/// A consistent account, and a transaction on an account that was never opened.
+/// Creates a store with a consistent account, and a transaction on an account that was never opened.
 async fn store(world: &Arc<dyn World>) -> (Store, AccountKey) {
     let store = MemoryStore::new(Arc::clone(world));
     let key = |account| AccountKey { user: UserId::from_uuid(world.uuid()), account };

@@ -1,26 +1,26 @@
-//! Parts of pages: figures, cards, tables, notices, lists and small pieces of text.
+//! Parts of pages: figures, cards, tables, notices, lists and short texts.
 
 use maud::{Markup, Render, html};
 
 use super::format;
 
-/// What a piece of information means to an operator. It is always shown by a symbol too, never by the color alone.
+/// Significance of a piece of information. A symbol always shows it too, not the color alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Tone {
-    /// A fact.
+    /// Plain fact.
     Neutral,
-    /// As it should be.
+    /// Normal state.
     Good,
-    /// Worth knowing.
+    /// Worth noting.
     Notice,
     /// Needs attention soon.
     Warning,
-    /// Wrong, or dangerous.
+    /// Error or danger.
     Bad,
 }
 
 impl Tone {
-    /// Returns the value of the attribute `data-tone`, which the stylesheet reads.
+    /// Returns the value of the attribute `data-tone`, which the stylesheet uses.
     pub const fn code(self) -> &'static str {
         match self {
             Self::Neutral => "neutral",
@@ -31,7 +31,7 @@ impl Tone {
         }
     }
 
-    /// Returns the outline of the symbol, in a square of 16 units.
+    /// Returns the outline of the symbol, as an SVG path in a square of 16 units.
     const fn outline(self) -> &'static str {
         match self {
             Self::Neutral => "M8 4.5a3.5 3.5 0 1 0 0 7a3.5 3.5 0 1 0 0-7z",
@@ -43,22 +43,22 @@ impl Tone {
     }
 }
 
-/// A column of a table.
+/// Column of a table.
 #[derive(Debug, Clone, Copy)]
 pub struct Column<'a> {
-    /// The heading.
+    /// Heading of the column.
     pub title: &'a str,
-    /// Whether its cells are numbers, which are aligned by their last digit.
+    /// Whether the cells are numbers, which are aligned on the right.
     pub numeric: bool,
 }
 
 impl<'a> Column<'a> {
-    /// A column of words.
+    /// Creates a column of text.
     pub const fn text(title: &'a str) -> Self {
         Self { title, numeric: false }
     }
 
-    /// A column of numbers.
+    /// Creates a column of numbers.
     pub const fn number(title: &'a str) -> Self {
         Self { title, numeric: true }
     }
@@ -68,20 +68,20 @@ impl<'a> Column<'a> {
     }
 }
 
-/// An event of a [`timeline`].
+/// Event of a [`timeline`].
 #[derive(Debug, Clone, Copy)]
 pub struct TimelineEvent<'a> {
-    /// When it happened, in RFC 3339 and UTC.
+    /// Time of the event, in RFC 3339 and UTC.
     pub time: &'a str,
-    /// What happened.
+    /// Short description.
     pub title: &'a str,
-    /// More about it.
+    /// Further details.
     pub note: Option<&'a str>,
-    /// What it means.
+    /// Significance of the event.
     pub tone: Tone,
 }
 
-/// Returns the symbol of a tone, for eyes only.
+/// Returns the symbol of a tone, hidden from assistive technology.
 pub fn symbol(tone: Tone) -> Markup {
     html! {
         svg.symbol viewBox="0 0 16 16" width="14" height="14" aria-hidden="true" data-tone=(tone.code()) {
@@ -90,12 +90,12 @@ pub fn symbol(tone: Tone) -> Markup {
     }
 }
 
-/// Returns a figure: what it is, its value and unit, and a line about it. It belongs into [`tiles`].
+/// Returns a figure with its label, value, unit and note, for use in [`tiles`].
 pub fn tile(label: &str, value: &str, unit: Option<&str>, note: Option<&str>) -> Markup {
     toned_tile(Tone::Neutral, label, value, unit, note)
 }
 
-/// As [`tile`], for a figure that is good or needs attention.
+/// Same as [`tile`], with a tone.
 pub fn toned_tile(tone: Tone, label: &str, value: &str, unit: Option<&str>, note: Option<&str>) -> Markup {
     html! {
         .tile data-tone=(tone.code()) {
@@ -108,12 +108,12 @@ pub fn toned_tile(tone: Tone, label: &str, value: &str, unit: Option<&str>, note
     }
 }
 
-/// Returns a row of figures, which breaks where the screen ends.
+/// Returns a row of figures, which wraps to the width of the screen.
 pub fn tiles(tiles: &[Markup]) -> Markup {
     html! { dl.tiles { @for tile in tiles { (tile) } } }
 }
 
-/// Returns a part of a page with a heading.
+/// Returns a section with a heading.
 pub fn card(title: &str, body: Markup) -> Markup {
     html! {
         section.card {
@@ -123,7 +123,7 @@ pub fn card(title: &str, body: Markup) -> Markup {
     }
 }
 
-/// As [`card`], with something beside the heading, such as a badge, a link or a button.
+/// Same as [`card`], with an element beside the heading, such as a badge, a link or a button.
 pub fn card_with(title: &str, aside: Markup, body: Markup) -> Markup {
     html! {
         section.card {
@@ -133,18 +133,18 @@ pub fn card_with(title: &str, aside: Markup, body: Markup) -> Markup {
     }
 }
 
-/// Returns cards beside each other on wide screens, below each other on narrow ones.
+/// Arranges cards side by side on wide screens, and one below the other on narrow screens.
 pub fn columns(cards: &[Markup]) -> Markup {
     html! { .columns { @for card in cards { (card) } } }
 }
 
-/// Returns a state in a word or two, with the symbol of its tone.
+/// Returns a state of one or two words, with the symbol of its tone.
 pub fn badge(tone: Tone, text: &str) -> Markup {
     html! { span.badge data-tone=(tone.code()) { (symbol(tone)) (text) } }
 }
 
-/// Returns a table. Its caption is for assistive technology, because a heading stands above it. A row has one cell for each
-/// column. On narrow screens the table scrolls in a region of its own, also with the keyboard.
+/// Returns a table with one cell for each column in each row. The caption is for assistive technology, because a heading
+/// stands above the table. On narrow screens the table scrolls in its own region, also with the keyboard.
 pub fn table(caption: &str, columns: &[Column<'_>], rows: &[Vec<Markup>]) -> Markup {
     html! {
         .table-region role="region" tabindex="0" aria-label=(caption) {
@@ -171,7 +171,7 @@ pub fn table(caption: &str, columns: &[Column<'_>], rows: &[Vec<Markup>]) -> Mar
     }
 }
 
-/// Returns what stands in place of a list without entries: what is empty, and what that means or what to do.
+/// Replaces an empty list: says what is empty, and what this means or what to do.
 pub fn empty(title: &str, help: Markup) -> Markup {
     html! {
         .empty {
@@ -184,7 +184,7 @@ pub fn empty(title: &str, help: Markup) -> Markup {
     }
 }
 
-/// Returns a message above the content that it is about.
+/// Returns a message, to be placed above the content it refers to.
 pub fn notice(tone: Tone, title: &str, body: Markup) -> Markup {
     html! {
         .notice data-tone=(tone.code()) role=[(tone == Tone::Bad).then_some("alert")] {
@@ -194,8 +194,7 @@ pub fn notice(tone: Tone, title: &str, body: Markup) -> Markup {
     }
 }
 
-/// Returns why a request was refused or failed. `violations` are pairs of a field and what is wrong with it. The id finds the
-/// request in the logs.
+/// Explains why a request was refused or failed. `violations` are pairs of a field name and a message.
 pub fn problem(
     status: u16,
     title: &str,
@@ -221,7 +220,7 @@ pub fn problem(
     }
 }
 
-/// Returns names and their values.
+/// Returns a list of names and values.
 pub fn definition(entries: &[(&str, Markup)]) -> Markup {
     html! {
         dl.definition {
@@ -230,7 +229,7 @@ pub fn definition(entries: &[(&str, Markup)]) -> Markup {
     }
 }
 
-/// Returns events in the order in which they are given.
+/// Returns a list of events in the given order.
 pub fn timeline(events: &[TimelineEvent<'_>]) -> Markup {
     html! {
         ol.timeline {
@@ -248,7 +247,7 @@ pub fn timeline(events: &[TimelineEvent<'_>]) -> Markup {
     }
 }
 
-/// Returns how far something is, in thousandths, with words beside the bar.
+/// Returns a progress bar with a text beside it. `part_permille` is in thousandths.
 pub fn progress(label: &str, part_permille: u16, text: &str) -> Markup {
     html! {
         label.progress {
@@ -259,7 +258,7 @@ pub fn progress(label: &str, part_permille: u16, text: &str) -> Markup {
     }
 }
 
-/// Returns the link to the next page, or says that this is the last one.
+/// Returns the link to the next page, or a text that says that this is the last one.
 pub fn pager(next_href: Option<&str>) -> Markup {
     html! {
         nav.pager aria-label="Pages" {
@@ -271,22 +270,22 @@ pub fn pager(next_href: Option<&str>) -> Markup {
     }
 }
 
-/// Returns a link that looks like a button.
+/// Returns a link styled as a button.
 pub fn button_link(href: &str, text: &str) -> Markup {
     html! { a.button href=(href) { (text) } }
 }
 
-/// Returns a link, or only its words if the operator may not read the page to which it leads.
+/// Returns a link, or plain text if the operator may not read the linked page.
 pub fn link_if(may: bool, href: &str, words: impl Render) -> Markup {
     html! { @if may { a href=(href) { (words) } } @else { (words) } }
 }
 
-/// Returns an id, a code or another text of machines, which breaks where the line ends.
+/// Returns an id, a code or another machine-readable text, which may wrap anywhere.
 pub fn id(text: &str) -> Markup {
     html! { code.id { (text) } }
 }
 
-/// As [`id`], with a button that copies it. The button is there only with scripts.
+/// Same as [`id`], with a button that copies it. The script of the page shows the button.
 pub fn copyable(text: &str) -> Markup {
     html! {
         span.copyable {
@@ -296,12 +295,12 @@ pub fn copyable(text: &str) -> Markup {
     }
 }
 
-/// Returns a time given in RFC 3339 and UTC, to the second.
+/// Returns a time with a precision of a second. It must be in RFC 3339 and UTC.
 pub fn time(rfc3339: &str) -> Markup {
     html! { time datetime=(rfc3339) { (format::instant(rfc3339)) } }
 }
 
-/// Returns the time that has passed since something, such as `4 min 12 s`.
+/// Returns an elapsed time, such as `4 min 12 s`.
 pub fn age(seconds: u64) -> Markup {
     html! { span.age { (format::duration_s(seconds)) } }
 }

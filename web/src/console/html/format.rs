@@ -1,32 +1,30 @@
-//! Numbers, amounts, times and sizes as text for people. Nothing is rounded except sizes in bytes.
+//! Formats numbers, amounts, times and sizes. Numbers and amounts are never rounded.
 
-/// Separates groups of three digits: narrow, and no line breaks at it. `console.js` uses the same character.
+/// Separator between groups of three digits: a narrow no-break space. `console.js` uses the same character.
 pub const THIN_SPACE: char = '\u{202f}';
 
-/// Units of [`bytes`] above one byte; each is 1024 times the one before.
+/// Units of [`bytes`] above the byte; each is 1024 times the previous one.
 const BINARY_UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
 
-/// Units of [`duration_s`] with their lengths in seconds, the longest first.
+/// Units of [`duration_s`] with their lengths in seconds, longest first.
 const TIME_UNITS: [(u64, &str); 4] = [(86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")];
 
-/// Returns a number with its digits in groups of three.
+/// Formats a number with its digits in groups of three.
 pub fn count(number: u64) -> String {
     grouped(&number.to_string())
 }
 
-/// Returns an amount of US dollars, such as `$1 234.50` for `1234.50`. All decimals are kept. A text that is no decimal number
-/// is returned as it is.
+/// Formats an amount of US dollars, such as `$1 234.50`. Keeps all decimals, and texts that are not decimal numbers.
 pub fn usd(amount: &str) -> String {
     with_unit(amount, "$")
 }
 
-/// Returns a decimal number such as `1 234.50` for `1234.50`. All decimals are kept. A text that is no decimal number is returned as it
-/// is.
+/// Formats a decimal number, such as `1 234.50`. Keeps all decimals, and texts that are not decimal numbers.
 pub fn decimal(number: &str) -> String {
     with_unit(number, "")
 }
 
-/// Returns a decimal number with its unit between the sign and the digits, which are in groups of three.
+/// Formats a decimal number with digits in groups of three, and with a unit between the sign and the digits.
 fn with_unit(number: &str, unit: &str) -> String {
     let (sign, digits) = number.strip_prefix('-').map_or(("", number), |digits| ("\u{2212}", digits));
     let (whole, decimals) =
@@ -39,7 +37,7 @@ fn with_unit(number: &str, unit: &str) -> String {
     format!("{sign}{unit}{}{point}", grouped(whole))
 }
 
-/// Returns a duration in its two largest units, such as `4 min 12 s`; what is below them is cut off.
+/// Formats a duration in its two largest units, such as `4 min 12 s`. Smaller units are cut off.
 pub fn duration_s(seconds: u64) -> String {
     let largest = TIME_UNITS.iter().position(|(length, _)| seconds >= *length);
     let Some(units) = largest.and_then(|largest| TIME_UNITS.get(largest..)) else {
@@ -57,8 +55,7 @@ pub fn duration_s(seconds: u64) -> String {
     parts.join(" ")
 }
 
-/// Returns a time of RFC 3339 in UTC as `2026-11-23 06:00:00 UTC`, without fractions of seconds. A text of another form is
-/// returned as it is.
+/// Formats a time in RFC 3339 and UTC as `2026-11-23 06:00:00 UTC`, without fractions. Keeps texts in another form.
 pub fn instant(rfc3339: &str) -> String {
     let parts = rfc3339.strip_suffix('Z').and_then(|text| text.split_once('T'));
     let Some((date, time)) = parts else {
@@ -71,7 +68,7 @@ pub fn instant(rfc3339: &str) -> String {
     format!("{date} {seconds} UTC")
 }
 
-/// Returns the time of day of a number of seconds since 1970, as `06:00:00 UTC`.
+/// Formats the time of day of a Unix time in seconds, such as `06:00:00 UTC`.
 pub fn time_of_day(unix_seconds: u64) -> String {
     let part =
         |length: u64, of: u64| unix_seconds.checked_div(length).and_then(|number| number.checked_rem(of));
@@ -79,7 +76,7 @@ pub fn time_of_day(unix_seconds: u64) -> String {
     format!("{:02}:{:02}:{:02} UTC", part(3_600, 24), part(60, 60), part(1, 60))
 }
 
-/// Returns a size in the largest binary unit that it reaches, with one decimal, such as `1.5 MiB`; it is rounded down.
+/// Formats a size in the largest binary unit that it reaches, rounded down to one decimal, such as `1.5 MiB`.
 pub fn bytes(size: u64) -> String {
     let mut reached = None;
     let mut unit_size = 1_u64;
@@ -100,24 +97,24 @@ pub fn bytes(size: u64) -> String {
     format!("{}.{tenth} {unit}", count(whole))
 }
 
-/// Returns a number with what it counts, such as `1 process` or `3 processes`.
+/// Formats a number with its noun, such as `1 process` or `3 processes`.
 pub fn counted(number: impl TryInto<u64>, one: &str, several: &str) -> String {
     let number = number.try_into().unwrap_or(u64::MAX);
     format!("{} {}", count(number), plural(number, one, several))
 }
 
-/// Returns the word for what a number counts.
+/// Returns the singular or plural form of a noun for a number.
 pub const fn plural<'a>(number: u64, one: &'a str, several: &'a str) -> &'a str {
     if number == 1 { one } else { several }
 }
 
-/// Returns a part in thousandths of a whole, rounded down.
+/// Returns a part of a whole in thousandths, rounded down.
 pub fn permille(part: impl Into<u128>, whole: impl Into<u128>) -> u16 {
     let thousandths = part.into().saturating_mul(1_000).checked_div(whole.into()).unwrap_or_default();
     u16::try_from(thousandths).unwrap_or(u16::MAX).min(1_000)
 }
 
-/// Returns a part in percent of a whole, with one decimal, rounded down.
+/// Formats a part of a whole in percent, rounded down to one decimal.
 pub fn percent(part: impl Into<u128>, whole: impl Into<u128>) -> String {
     let part = part.into();
     let thousandths = permille(part, whole);
@@ -127,7 +124,7 @@ pub fn percent(part: impl Into<u128>, whole: impl Into<u128>) -> String {
     format!("{}.{} %", thousandths.div_euclid(10), thousandths.rem_euclid(10))
 }
 
-/// Puts the digits of a number into groups of three.
+/// Separates digits into groups of three.
 fn grouped(digits: &str) -> String {
     let mut text = String::with_capacity(digits.len().saturating_mul(2));
     for (index, digit) in digits.chars().enumerate() {
@@ -140,7 +137,7 @@ fn grouped(digits: &str) -> String {
     text
 }
 
-/// Returns whether a text has a form, in which `d` stands for any digit.
+/// Returns whether a text matches a form, in which `d` stands for any digit.
 fn has_form(text: &str, form: &str) -> bool {
     let fits = |(byte, wanted): (u8, u8)| byte == wanted || (wanted == b'd' && byte.is_ascii_digit());
     text.len() == form.len() && text.bytes().zip(form.bytes()).all(fits)

@@ -1,70 +1,70 @@
-//! Forms. All of them work without scripts; those that change something send the token against forged requests.
+//! Forms. They all work without scripts; forms that change state send a token against cross-site request forgery.
 
 use maud::{Markup, html};
 
 use super::components::Tone;
 
-/// A field of a form: its name, its label, and what stands below it.
+/// Field of a form.
 #[derive(Debug, Clone, Copy)]
 pub struct Field<'a> {
-    /// The name under which the value is sent.
+    /// Name under which the value is sent.
     pub name: &'a str,
-    /// The label for people.
+    /// Visible label.
     pub label: &'a str,
-    /// The id of the element; by default `field-` and the name. It must be unique on the page.
+    /// Id of the element, which must be unique on the page; by default `field-` and the name.
     pub id: Option<&'a str>,
-    /// What may be entered, and what it is for.
+    /// Describes the allowed values and their purpose.
     pub hint: Option<&'a str>,
-    /// What is wrong with the value that was sent.
+    /// Explains why the submitted value was refused.
     pub error: Option<&'a str>,
-    /// Whether the browser asks for a value.
+    /// Whether the browser requires a value.
     pub required: bool,
-    /// The largest number of characters.
+    /// Maximum number of characters.
     pub max_length: Option<u16>,
 }
 
 impl<'a> Field<'a> {
-    /// A field that may be left empty.
+    /// Creates an optional field.
     pub const fn new(name: &'a str, label: &'a str) -> Self {
         Self { name, label, id: None, hint: None, error: None, required: false, max_length: None }
     }
 
-    /// As the field, with a value required.
+    /// Makes the field required.
     #[must_use]
     pub const fn required(self) -> Self {
         Self { required: true, ..self }
     }
 
-    /// As the field, with a hint.
+    /// Sets the hint.
     #[must_use]
     pub const fn hint(self, hint: &'a str) -> Self {
         Self { hint: Some(hint), ..self }
     }
 
-    /// As the field, with what is wrong, if something is.
+    /// Sets the error, if there is one.
     #[must_use]
     pub const fn error(self, error: Option<&'a str>) -> Self {
         Self { error, ..self }
     }
 
-    /// As the field, with an id of its own; for pages on which several forms have a field of this name.
+    /// Sets the id of the element, for pages where several forms have a field of this name.
     #[must_use]
     pub const fn id(self, id: &'a str) -> Self {
         Self { id: Some(id), ..self }
     }
 
-    /// As the field, with a largest number of characters.
+    /// Sets the maximum number of characters.
     #[must_use]
     pub const fn max_length(self, max_length: u16) -> Self {
         Self { max_length: Some(max_length), ..self }
     }
 
-    /// Returns the id of the element.
+    /// Returns the id of the input element.
     pub fn element_id(&self) -> String {
         self.id.map_or_else(|| format!("field-{}", self.name), str::to_owned)
     }
 
-    /// Returns the ids of the elements that describe this one, as the value of `aria-describedby`.
+    /// Returns the ids of the elements that describe the input, as the value of `aria-describedby`.
     pub fn described_by(&self) -> Option<String> {
         let id = self.element_id();
         let hint = self.hint.map(|_| format!("{id}-hint"));
@@ -73,24 +73,24 @@ impl<'a> Field<'a> {
         (!ids.is_empty()).then(|| ids.join(" "))
     }
 
-    /// Returns the value of `aria-invalid`, if something is wrong.
+    /// Returns the value of `aria-invalid`, if the field has an error.
     fn invalid(&self) -> Option<&'static str> {
         self.error.map(|_| "true")
     }
 }
 
-/// What is entered into a [`text_input`].
+/// Kind of value in a [`text_input`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TextKind {
-    /// Words.
+    /// Natural language.
     Text,
-    /// An id, a number, a time or another text of machines: without corrections by the browser.
+    /// Id, number, time or other machine-readable text, which the browser must not correct.
     Code,
-    /// A secret, such as an API key.
+    /// Secret, such as an API key.
     Secret,
-    /// A whole number from 0.
+    /// Whole number from 0.
     Number,
-    /// What is searched for.
+    /// Search text.
     Search,
 }
 
@@ -104,7 +104,7 @@ impl TextKind {
         }
     }
 
-    /// Secrets may be filled in by the browser; texts of machines may not.
+    /// Returns the value of `autocomplete`: browsers may fill in secrets, but not machine-readable texts.
     const fn autocomplete(self) -> Option<&'static str> {
         match self {
             Self::Secret => Some("current-password"),
@@ -114,8 +114,7 @@ impl TextKind {
     }
 }
 
-/// Returns an input with its label, its hint and its error. The input must have the id [`Field::element_id`], and the
-/// descriptions [`Field::described_by`].
+/// Adds label, hint and error to an input with the id [`Field::element_id`] and descriptions [`Field::described_by`].
 pub fn field(field: &Field<'_>, input: Markup) -> Markup {
     let id = field.element_id();
     html! {
@@ -128,7 +127,7 @@ pub fn field(field: &Field<'_>, input: Markup) -> Markup {
     }
 }
 
-/// Returns a field for a line of text.
+/// Returns a field for one line of text.
 pub fn text_input(of: &Field<'_>, kind: TextKind, value: &str) -> Markup {
     let is_code = matches!(kind, TextKind::Code | TextKind::Secret);
     let minimum = (kind == TextKind::Number).then_some("0");
@@ -151,7 +150,7 @@ pub fn text_area(of: &Field<'_>, value: &str) -> Markup {
     field(of, area)
 }
 
-/// Returns a field with a choice. `options` are pairs of a value and its words.
+/// Returns a field with a list of options. `options` are pairs of a value and its label.
 pub fn select(of: &Field<'_>, options: &[(&str, &str)], selected: &str) -> Markup {
     let choice = html! {
         select id=(of.element_id()) name=(of.name) required[of.required]
@@ -164,7 +163,7 @@ pub fn select(of: &Field<'_>, options: &[(&str, &str)], selected: &str) -> Marku
     field(of, choice)
 }
 
-/// Returns a box to tick; it sends the name with the value `yes`.
+/// Returns a checkbox, which sends its name with the value `yes`.
 pub fn checkbox(of: &Field<'_>, is_checked: bool) -> Markup {
     let id = of.element_id();
     html! {
@@ -180,18 +179,18 @@ pub fn checkbox(of: &Field<'_>, is_checked: bool) -> Markup {
     }
 }
 
-/// Returns fields beside each other, as far as the screen allows.
+/// Arranges fields side by side, as the width of the screen allows.
 pub fn row(fields: &[Markup]) -> Markup {
     html! { .field-row { @for field in fields { (field) } } }
 }
 
-/// Returns the button that sends a form. [`Tone::Notice`] is the main act of a page, [`Tone::Bad`] a dangerous one,
-/// [`Tone::Neutral`] any other.
+/// Returns the submit button of a form. The tone [`Tone::Notice`] marks the main act of a page, [`Tone::Bad`] a dangerous
+/// one, and [`Tone::Neutral`] any other.
 pub fn submit(text: &str, tone: Tone) -> Markup {
     html! { button.button type="submit" data-tone=(tone.code()) { (text) } }
 }
 
-/// Returns a form that changes something. With the token, the server knows that it comes from a page of its own.
+/// Returns a form that changes state. The token proves to the server that a page of the console submitted it.
 pub fn form(action: &str, csrf: &str, body: Markup) -> Markup {
     html! {
         form.form method="post" action=(action) {
@@ -201,13 +200,12 @@ pub fn form(action: &str, csrf: &str, body: Markup) -> Markup {
     }
 }
 
-/// Returns a form that only asks, so that its result has an address.
+/// Returns a form that only queries. It uses GET, so that its result has an address.
 pub fn search_form(action: &str, body: Markup) -> Markup {
     html! { form.form.form-search method="get" action=(action) { (body) } }
 }
 
-/// Returns a dangerous act: first what it does, then the form. The form should have [`confirm_checkbox`] or [`confirm_typed`]
-/// before its button.
+/// Returns the confirmation of a dangerous act. The form should have [`confirm_checkbox`] or [`confirm_typed`].
 pub fn confirm(title: &str, consequence: Markup, form: Markup) -> Markup {
     html! {
         section.card.confirm {
@@ -217,8 +215,9 @@ pub fn confirm(title: &str, consequence: Markup, form: Markup) -> Markup {
     }
 }
 
-/// Returns a box that must be ticked; it sends `confirm=yes`. Scripts enable the buttons of the form only then, and browsers
-/// without scripts refuse to send it. The server must check it too. `id` must be unique on the page.
+/// Returns a required checkbox, which sends `confirm=yes`. The script enables the form's buttons when it is ticked;
+/// without scripts, the browser refuses to submit the form. The server must check it too. `id` must be unique on the
+/// page.
 pub fn confirm_checkbox(id: &str, label: &str) -> Markup {
     html! {
         .field.field-check {
@@ -230,7 +229,7 @@ pub fn confirm_checkbox(id: &str, label: &str) -> Markup {
     }
 }
 
-/// Returns a field into which this text must be typed; it sends the text as `confirm`. Otherwise as [`confirm_checkbox`].
+/// Returns a field into which `text` must be typed, and which sends it as `confirm`. Otherwise same as [`confirm_checkbox`].
 pub fn confirm_typed(id: &str, text: &str) -> Markup {
     html! {
         .field {

@@ -6,7 +6,7 @@ use super::components::{Tone, definition, symbol, time};
 use super::format;
 use super::shell::live;
 
-/// What the page knows of the gate.
+/// State of the gate on the page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PanelState {
     /// Nothing new is posted.
@@ -42,40 +42,40 @@ impl PanelState {
     }
 }
 
-/// What [`gate_panel`] shows.
+/// Content of [`gate_panel`].
 #[derive(Debug, Clone, Copy)]
 pub struct GatePanel<'a> {
-    /// The state.
+    /// State of the gate.
     pub state: PanelState,
-    /// The number of the last change.
+    /// Number of the last change.
     pub epoch: u64,
-    /// When it was changed to this state, in RFC 3339 and UTC.
+    /// Time of the change to this state, in RFC 3339 and UTC.
     pub since: Option<&'a str>,
-    /// Who changed it.
+    /// Author of the change, in the form of the API member `by`.
     pub by: Option<&'a str>,
-    /// Why it was changed.
+    /// Reason of the change.
     pub reason: Option<&'a str>,
-    /// When a held gate is released by itself, in RFC 3339 and UTC.
+    /// Time of the scheduled release, in RFC 3339 and UTC.
     pub release_at: Option<&'a str>,
-    /// Why this process does not perform the scheduled release.
+    /// Reason why this process does not perform the scheduled release.
     pub clock_problem: Option<&'a str>,
 }
 
-/// A process that posts, and whether it applied the last change of the gate.
+/// A process that posts, and whether it applies the last change of the gate.
 #[derive(Debug, Clone, Copy)]
 pub struct Acknowledgment<'a> {
-    /// The process.
+    /// Name of the process.
     pub name: &'a str,
-    /// The address at which others reach it.
+    /// Address at which other processes reach it.
     pub address: &'a str,
-    /// Whether it applied the change.
+    /// Whether it applies the last change.
     pub acknowledged: bool,
-    /// Why it is not known what it applied.
+    /// Describes why the change is not acknowledged, if this is known.
     pub problem: Option<&'a str>,
 }
 
-/// Returns the state of the gate with both forms: the stylesheet shows the one that fits the state, also after an event has
-/// changed it. With the name of a region, events of this name replace the panel, and never a form that is being filled in.
+/// Returns the state of the gate with both forms. The stylesheet shows the form that matches the state, also after an
+/// event changed it. Events named `region` replace only the panel, so they never reset a form that is being filled in.
 pub fn gate(region: Option<&str>, panel: &GatePanel<'_>, release: Markup, hold: Markup) -> Markup {
     html! {
         section.gate aria-label="Gate" {
@@ -89,7 +89,7 @@ pub fn gate(region: Option<&str>, panel: &GatePanel<'_>, release: Markup, hold: 
     }
 }
 
-/// Returns what [`gate`] says about the state; what events replace the panel with.
+/// Returns the panel with the state of the gate, which events replace.
 pub fn gate_panel(panel: &GatePanel<'_>) -> Markup {
     let mut facts = vec![("Epoch", html! { (format::count(panel.epoch)) })];
     if let Some(since) = panel.since {
@@ -119,7 +119,7 @@ pub fn gate_panel(panel: &GatePanel<'_>) -> Markup {
     }
 }
 
-/// Returns the author of a change in words. The forms of authors are those of the member `by` of the API.
+/// Describes the author of a change, which has the form of the API member `by`.
 fn author(by: &str) -> Markup {
     let of_request = by.strip_prefix("partner=").and_then(|rest| rest.split_once(" key="));
     match (of_request, by.split_once(' ')) {
@@ -134,7 +134,7 @@ fn author(by: &str) -> Markup {
     }
 }
 
-/// Returns the button that releases the gate. It sends the form around it.
+/// Returns the button that releases the gate. It submits the surrounding form.
 pub fn release_button(text: &str) -> Markup {
     html! {
         button.button-release type="submit" {
@@ -150,7 +150,7 @@ pub fn release_button(text: &str) -> Markup {
     }
 }
 
-/// Returns the processes and their answers.
+/// Returns the processes with their acknowledgments.
 pub fn acknowledgments(processes: &[Acknowledgment<'_>]) -> Markup {
     html! { ul.acks { @for process in processes { (chip(process)) } } }
 }
@@ -173,7 +173,6 @@ fn chip(process: &Acknowledgment<'_>) -> Markup {
     }
 }
 
-/// Returns a picture of a gate, closed or open.
 fn gate_picture(state: PanelState) -> Markup {
     let bars = match state {
         PanelState::Held | PanelState::Unknown => {

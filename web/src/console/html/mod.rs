@@ -1,8 +1,7 @@
-//! The design system of the console: pure functions that return HTML. They read nothing and decide nothing; pages give them
-//! what to show.
+//! Design system of the console: pure functions that return HTML. They make no requests; the pages pass the content.
 //!
-//! The content security policy of the pages ([`shell::POLICY`]) allows no inline scripts and no inline styles, so nothing here
-//! writes a `style` attribute, a handler attribute or a script with code. All text is escaped by maud.
+//! The content security policy of the pages ([`shell::POLICY`]) forbids inline scripts and inline styles, so this module
+//! writes no `style` attribute, no handler attribute and no inline script. maud escapes all text.
 
 pub mod components;
 pub mod format;

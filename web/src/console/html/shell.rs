@@ -1,57 +1,56 @@
-//! The frame of all pages: the document, the header, the navigation and the footer; and the regions that change while a page is
-//! shown.
+//! Frame of all pages: document, header, navigation and footer; and the regions that events update.
 
 use maud::{DOCTYPE, Markup, html};
 
 use super::components::link_if;
 
-/// The content security policy with which pages must be sent. The design system needs nothing beyond it.
+/// Content security policy with which pages must be sent.
 pub const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
     connect-src 'self'; font-src 'none'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
 
-/// Settings of htmx: nothing that the policy forbids, no copies of pages in the storage of the browser, and no scripts in what
-/// it inserts. `style` is not among the attributes that it settles, because the policy forbids the attribute.
+/// Settings of htmx: nothing that the policy forbids, no copies of pages in the browser's storage, and no scripts in
+/// inserted content. `attributesToSettle` omits `style`, because the policy forbids that attribute.
 const HTMX_CONFIG: &str = concat!(
     r#"{"includeIndicatorStyles":false,"allowEval":false,"allowScriptTags":false,"historyCacheSize":0,"#,
     r#""selfRequestsOnly":true,"attributesToSettle":["class"],"defaultSettleDelay":0}"#
 );
 
-/// The icon of the console: the mark of [`mark`].
+/// Icon of the console, with the shape of [`mark`].
 const ICON: &str = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 32 32'%3E%3Crect width='32' \
     height='32' rx='7' fill='%231d4f91'/%3E%3Cpath d='M8 14l6 6L24 8M8 25h16' fill='none' stroke='%23fff' \
     stroke-width='3'/%3E%3C/svg%3E";
 
-/// A section of the console.
+/// Section of the console.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Section {
-    /// The state of the service at a glance.
+    /// Overview of the service.
     Overview,
     /// The gate: held or released.
     Gate,
-    /// The queues of work.
+    /// Work queues.
     Queues,
     /// Batches of partners.
     Batches,
-    /// Work that failed for good.
+    /// Work that failed permanently.
     DeadLetters,
     /// Accounts and their transactions.
     Accounts,
     /// Partners, their keys and terms.
     Partners,
-    /// The register of order numbers.
+    /// Register of order numbers.
     OrderNumbers,
     /// The scrubber, which checks all rows of the store.
     Scrubber,
     /// Anchors of the ledger.
     Anchors,
-    /// Acts of operators.
+    /// Administrative acts.
     AuditTrail,
-    /// Operations on the storage, and their prices.
+    /// Storage operations and their prices.
     Costs,
 }
 
 impl Section {
-    /// All sections, in the order of the navigation.
+    /// All sections, in navigation order.
     pub const ALL: [Self; 12] = [
         Self::Overview,
         Self::Gate,
@@ -67,7 +66,7 @@ impl Section {
         Self::Costs,
     ];
 
-    /// Returns the name for people.
+    /// Returns the visible name.
     pub const fn label(self) -> &'static str {
         match self {
             Self::Overview => "Overview",
@@ -85,7 +84,7 @@ impl Section {
         }
     }
 
-    /// Returns the path of its first page.
+    /// Returns the path of the section's first page.
     pub const fn path(self) -> &'static str {
         match self {
             Self::Overview => "/console",
@@ -103,7 +102,7 @@ impl Section {
         }
     }
 
-    /// Returns the heading under which the navigation shows it.
+    /// Returns the heading above the section in the navigation.
     pub const fn group(self) -> &'static str {
         match self {
             Self::Overview | Self::Gate | Self::Queues | Self::Batches | Self::DeadLetters => "Operations",
@@ -115,28 +114,28 @@ impl Section {
     }
 }
 
-/// What the frame of a page shows.
+/// Content of the frame of a page.
 #[derive(Debug, Clone, Copy)]
 pub struct Shell<'a> {
-    /// The title of the page, also its first heading.
+    /// Title of the page, which is also its first heading.
     pub title: &'a str,
-    /// The section to which the page belongs.
+    /// Section of the page.
     pub current: Section,
-    /// The sections in the navigation, in their order; without any there is no navigation, as on the page for signing in.
+    /// Sections in the navigation, in their order. If empty, the page has no navigation, as the sign-in page.
     pub sections: &'a [Section],
-    /// The partner who is signed in.
+    /// Partner of the signed-in operator.
     pub partner: Option<&'a str>,
-    /// The token that forms send back; without it there is no button to sign out.
+    /// Token that forms send back. Without it, the page has no sign-out button.
     pub csrf: Option<&'a str>,
-    /// The version of the program.
+    /// Version of the program.
     pub build: &'a str,
-    /// The address of the events that change the regions made by [`live`].
+    /// Address of the event stream that updates the regions made by [`live`].
     pub live: Option<&'a str>,
     /// Whether the page has plots.
     pub plots: bool,
 }
 
-/// Returns a whole page. Its body begins below the first heading, which is the title.
+/// Returns a complete page. The title is the first heading, and the body follows it.
 pub fn page(shell: &Shell<'_>, body: Markup) -> Markup {
     html! {
         (DOCTYPE)
@@ -166,8 +165,8 @@ pub fn page(shell: &Shell<'_>, body: Markup) -> Markup {
     }
 }
 
-/// Returns a region that the events of this name replace. The name must be unique on the page, without spaces and commas.
-/// Plots stand outside of regions, because a region is replaced as a whole and scripts in it are removed.
+/// Returns a region whose content is replaced by the events named `name`, which must be unique on the page, without
+/// spaces and commas. Plots must be outside of regions, because scripts in replaced content are removed.
 pub fn live(name: &str, content: Markup) -> Markup {
     html! {
         .live #(name) sse-swap=(name) hx-swap="innerHTML" aria-live="off" { (content) }
@@ -215,7 +214,7 @@ fn header(shell: &Shell<'_>) -> Markup {
     }
 }
 
-/// Returns the navigation. On narrow screens a `details` element, which needs no scripts, shows and hides the list behind it.
+/// Returns the navigation. On narrow screens a `details` element, which needs no scripts, shows and hides the list.
 fn navigation(shell: &Shell<'_>) -> Markup {
     let current = |section: Section| (section == shell.current).then_some("page");
     html! {
@@ -237,7 +236,7 @@ fn navigation(shell: &Shell<'_>) -> Markup {
     }
 }
 
-/// Returns the line that says whether the page changes by itself. Only `console.js` shows it, and changes its words.
+/// Returns the line that tells whether the page updates itself. `console.js` shows it and changes its text.
 fn live_status() -> Markup {
     html! {
         p.live-status data-live-status data-state="connecting" role="status" { "Connecting" }
@@ -245,7 +244,6 @@ fn live_status() -> Markup {
     }
 }
 
-/// Returns the mark of the product.
 fn mark() -> Markup {
     html! {
         svg.mark viewBox="0 0 32 32" width="28" height="28" aria-hidden="true" {
@@ -255,7 +253,7 @@ fn mark() -> Markup {
     }
 }
 
-/// Returns a link to a section, or only its words if the operator may not read it.
+/// Returns a link to a section, or plain text if the operator may not read it.
 pub fn link(sections: &[Section], section: Section, text: &str) -> Markup {
     link_if(sections.contains(&section), section.path(), text)
 }

@@ -1,4 +1,4 @@
-//! The anchors: signed statements about the ends of all journals.
+//! Page of the anchors: signed statements about the ends of all journals.
 
 use actix_web::HttpResponse;
 use maud::{Markup, html};
@@ -15,14 +15,13 @@ use crate::console::html::shell::Section;
 use crate::console::page_error::PageError;
 use crate::console::visitor::Visitor;
 
-/// Number of anchors on a page.
 const PAGE_LEN: usize = 50;
-/// An anchor is made about once a day; one that is older than this means that none are made any more.
+/// Age above which the last anchor is overdue, in seconds. An anchor is made about once a day.
 const OVERDUE_S: u64 = 3 * 86_400;
-/// Number of characters of a key in a row.
+/// Number of characters of a shortened key.
 const SHORT_CHARS: usize = 12;
 
-/// The anchors, the last one first.
+/// Lists the anchors, newest first.
 ///
 /// # Errors
 /// [`PageError`] with the problem that the API answers.
@@ -34,7 +33,7 @@ pub async fn list(visitor: Visitor) -> Result<HttpResponse, PageError> {
     Ok(visitor.page(Section::Anchors, "Anchors", body(&page, now)))
 }
 
-/// Returns the page. The time is given on the first page of the list.
+/// Returns the page. `now` is given only on the first page of the list.
 fn body(page: &AnchorPage, now: Option<Timestamp>) -> Markup {
     if let ([], Some(_)) = (page.anchors.as_slice(), now) {
         return html! { (card("Anchors", none())) (explanation()) };
@@ -88,7 +87,7 @@ fn explanation() -> Markup {
     )
 }
 
-/// Returns the warning that no anchors are made any more.
+/// Warns that no anchors are made any more, if the last one is overdue.
 fn late(last: Option<&Anchor>, now: Option<Timestamp>) -> Option<Markup> {
     let age_s = now?.since(Timestamp::parse(&last?.made_at)?).as_secs();
     let body = html! {

@@ -1,4 +1,4 @@
-//! The audit trail: the administrative acts that were done.
+//! Page of the audit trail: administrative acts that were carried out.
 
 use actix_web::HttpResponse;
 use maud::{Markup, html};
@@ -17,14 +17,13 @@ use crate::console::html::shell::Section;
 use crate::console::page_error::PageError;
 use crate::console::visitor::Visitor;
 
-/// Number of rows on a page.
 const PAGE_LEN: usize = 100;
-/// Number of characters of a hash in a row.
+/// Number of characters of a shortened hash.
 const SHORT_CHARS: usize = 10;
-/// The actor of commands.
+/// Actor in the rows of commands.
 const OPERATOR: &str = "operator";
 
-/// The rows, the last one first.
+/// Lists the rows, newest first.
 ///
 /// # Errors
 /// [`PageError`] with the problem that the API answers.
@@ -35,7 +34,7 @@ pub async fn list(visitor: Visitor) -> Result<HttpResponse, PageError> {
     Ok(visitor.page(Section::AuditTrail, "Audit trail", body(&page, cursor.is_empty())))
 }
 
-/// Returns the page. `is_first` tells that it is the first one of the list.
+/// Returns the page. `is_first` tells whether it is the first page of the list.
 fn body(page: &AuditPage, is_first: bool) -> Markup {
     let lead = html! {
         p.lead {
@@ -67,7 +66,7 @@ fn body(page: &AuditPage, is_first: bool) -> Markup {
     }
 }
 
-/// Says whether the rows of the page are one chain. Whether their hashes are right is the work of `verify`.
+/// Checks whether the rows of the page form a chain. Only `verify` recomputes their hashes.
 fn chain(rows: &[AuditRow]) -> Markup {
     let follows = |(later, earlier): &(&AuditRow, &AuditRow)| {
         later.previous_hash == earlier.hash && later.sequence == earlier.sequence.saturating_add(1)
@@ -130,7 +129,7 @@ fn hashes(row: &AuditRow) -> Markup {
     }
 }
 
-/// Returns a target, with links to the partner or the account in it. The values that are linked have the forms of ids.
+/// Returns a target, with links to the partner and the account in it. Only well-formed ids are linked.
 fn target(text: &str) -> Markup {
     let value = |name: &str| {
         let prefix = format!("{name}=");

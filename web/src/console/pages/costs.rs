@@ -1,4 +1,4 @@
-//! Costs: the storage operations of all processes, and what they cost at the configured prices.
+//! Page of the costs: the storage operations of all processes, at the configured prices.
 
 use std::cmp::Reverse;
 
@@ -12,14 +12,12 @@ use crate::console::html::shell::Section;
 use crate::console::page_error::PageError;
 use crate::console::visitor::Visitor;
 
-/// The path in the API.
 const API: &str = "/v1/admin/storage-operations";
-/// Nano-dollars in a dollar.
 const NANO: u128 = 1_000_000_000;
-/// Number of digits of a nano-dollar.
+/// Number of decimal digits of a nano-dollar in dollars.
 const NANO_DIGITS: usize = 9;
 
-/// The costs.
+/// Shows the costs.
 ///
 /// # Errors
 /// [`PageError`] with the problem that the API answers.
@@ -68,7 +66,7 @@ fn figures(costs: &StorageOperations) -> Markup {
     ])
 }
 
-/// Says what the prices mean for a store that costs nothing per operation.
+/// Explains the prices for the embedded store, which costs nothing per operation.
 fn embedded(costs: &StorageOperations) -> Markup {
     let is_known = costs.operations.iter().any(|it| it.service == "sqlite");
     let title = if is_known { "The store is embedded" } else { "On the embedded store" };
@@ -143,7 +141,7 @@ fn processes(processes: &[ProcessCost]) -> Markup {
     }
 }
 
-/// Reads a decimal number of dollars as nano-dollars; smaller parts are cut off. A text of another form is 0.
+/// Parses a decimal number of dollars as nano-dollars. Smaller parts are cut off. A text in another form is 0.
 fn nano_usd(usd: &str) -> u128 {
     let (whole, decimals) = usd.split_once('.').unwrap_or((usd, ""));
     let padded: String = decimals.chars().chain(std::iter::repeat('0')).take(NANO_DIGITS).collect();
@@ -151,7 +149,7 @@ fn nano_usd(usd: &str) -> u128 {
     whole.saturating_mul(NANO).saturating_add(padded.parse().unwrap_or_default())
 }
 
-/// Returns a ratio with two decimals, rounded down; a dash if there is nothing to divide by.
+/// Formats a ratio, rounded down to two decimals; a dash if the divisor is zero.
 fn ratio(number: u64, by: u64) -> String {
     let Some(hundredths) = u128::from(number).saturating_mul(100).checked_div(u128::from(by)) else {
         return "\u{2013}".to_owned();

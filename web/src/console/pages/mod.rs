@@ -1,4 +1,4 @@
-//! The pages of the console. Each reads documents of the API and shows them; a form on it makes one request to the API.
+//! Pages of the console. A page reads documents of the API and shows them. Each form on it makes one request to the API.
 
 pub mod accounts;
 pub mod anchors;

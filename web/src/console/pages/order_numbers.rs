@@ -1,4 +1,4 @@
-//! The register of order numbers.
+//! Page of the register of order numbers.
 
 use actix_web::HttpResponse;
 use maud::{Markup, html};
@@ -12,7 +12,7 @@ use crate::console::html::shell::Section;
 use crate::console::page_error::PageError;
 use crate::console::visitor::Visitor;
 
-/// The register.
+/// Shows the register.
 ///
 /// # Errors
 /// [`PageError`] with the problem that the API answers.
@@ -91,12 +91,12 @@ fn bar(range: &OrderNumberRange) -> RangeBar<'_> {
     }
 }
 
-/// Returns the place of an order number in the picture.
+/// Returns the position of an order number in the picture.
 fn number(text: &str) -> u64 {
     text.parse().unwrap_or_default()
 }
 
-/// Returns how many order numbers a range has. Their last digit is a check digit.
+/// Returns the size of a range. The last digit of an order number is a check digit, so the counters are compared.
 fn size(range: &OrderNumberRange) -> u64 {
     let counter = |text: &str| OrderNumber::parse(text).ok().map(OrderNumber::counter);
     let ends = counter(&range.first).zip(counter(&range.last));

@@ -1,4 +1,4 @@
-//! The scrubber, which checks all rows of the store again and again: its findings first, then its rounds.
+//! Page of the scrubber, which checks all rows of the store in rounds: its findings first, then its rounds.
 
 use actix_web::HttpResponse;
 use maud::{Markup, html};
@@ -17,7 +17,7 @@ use crate::console::html::shell::Section;
 use crate::console::page_error::PageError;
 use crate::console::visitor::Visitor;
 
-/// The state of the scrubber.
+/// Shows the state of the scrubber.
 ///
 /// # Errors
 /// [`PageError`] with the problem that the API answers.
@@ -42,7 +42,7 @@ fn body(scrubber: &Scrubber, now: Timestamp) -> Markup {
     }
 }
 
-/// Says what keeps the scrubber from its work, or what it has to do first.
+/// Returns notices about what stops or delays the scrubber.
 fn state_notices(scrubber: &Scrubber) -> Markup {
     html! {
         @if scrubber.operations_per_day == 0 {
@@ -122,7 +122,7 @@ fn row(finding: &ScrubberFinding) -> Vec<Markup> {
     ]
 }
 
-/// Returns the severity of a kind. A kind of a newer version counts as a difference.
+/// Returns the severity of a kind of finding. An unknown kind, of a newer version, counts as a difference.
 fn severity_of(kind: &str) -> Severity {
     let known = FindingKind::ALL.iter().find(|known| known.code() == kind);
     known.map_or(Severity::Finding, |known| known.severity())
@@ -142,7 +142,6 @@ fn severity_in_words(kind: &str) -> &'static str {
     }
 }
 
-/// Returns what an operator does about a finding.
 fn advice(kind: &str) -> &'static str {
     match kind {
         "overdue" => "Accepted work waits: look at the gate, the queues and the dead letters.",
@@ -174,7 +173,7 @@ fn advice(kind: &str) -> &'static str {
     }
 }
 
-/// Returns the account with which the text of a finding begins.
+/// Returns the user and account ids with which the text of a finding begins.
 fn account_of(text: &str) -> Option<(&str, &str)> {
     let (account, _) = text.strip_prefix("account ")?.split_once(": ")?;
     let (user, account) = account.split_once('/')?;

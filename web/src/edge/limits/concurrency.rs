@@ -1,5 +1,5 @@
-//! Limit on the requests in progress. Over HTTP/1.1 each request has a connection, and connections are
-//! limited; over HTTP/2 one connection can bring any number of requests, each with a body in memory.
+//! Limit on the requests in progress. Over HTTP/1.1, the limit on connections also limits requests. One HTTP/2
+//! connection can carry any number of requests, each with a body in memory.
 
 use actix_web::Error;
 use actix_web::body::{EitherBody, MessageBody};
@@ -12,10 +12,10 @@ use crate::access::authentication::{is_of_operators, is_of_session};
 use crate::edge::keyless::INTERNAL_PATHS;
 use crate::error::{ApiError, Code};
 
-/// Health checks. They are exempt, so that a busy process does not appear to be dead.
+/// Health checks are exempt, so that a busy process is not taken for a dead one.
 const ALWAYS_ANSWERED: [&str; 2] = ["/livez", "/readyz"];
 
-/// How many requests may be in progress at once: one permit for each.
+/// Permits for the requests in progress.
 #[derive(Debug)]
 pub struct ConcurrencyLimit {
     of_clients: Semaphore,
@@ -23,14 +23,14 @@ pub struct ConcurrencyLimit {
 }
 
 impl ConcurrencyLimit {
-    /// Allows `requests_max` requests, and as many on the paths of operators, who act while the process is busy, too.
+    /// Allows `requests_max` requests, and as many more on the paths of operators, who must act while the process is busy.
     pub fn new(requests_max: usize) -> Self {
         let permits = || Semaphore::new(requests_max.min(Semaphore::MAX_PERMITS));
         Self { of_clients: permits(), of_operators: permits() }
     }
 
-    /// Returns the permits of which a request needs one; `None` for health checks, and for the bodies of other processes, which have a
-    /// limit of their own: their signature is verified when they are received.
+    /// Returns the permits for a request; `None` for health checks, and for requests of other processes, which have a
+    /// limit of their own: their signature is verified when the body is received.
     fn permits(&self, request: &ServiceRequest) -> Option<&Semaphore> {
         let path = request.path();
         if ALWAYS_ANSWERED.contains(&path) || path.starts_with(INTERNAL_PATHS) {
@@ -41,12 +41,12 @@ impl ConcurrencyLimit {
     }
 }
 
-/// Middleware that refuses a request above the [`ConcurrencyLimit`] with status 503. The permit is held until
-/// the answer is ready, or until the request is dropped: over HTTP/1.1 when its client closes the connection; over HTTP/2 the framework
-/// finishes also a request that its client has reset.
+/// Middleware that refuses a request above the [`ConcurrencyLimit`] with status 503. The permit is held until the
+/// answer is ready or the request is dropped. Over HTTP/1.1, a request is dropped when its client closes the
+/// connection. Over HTTP/2, the framework completes a request even if its client resets the stream.
 ///
 /// # Errors
-/// Those of the inner service.
+/// Errors of the inner service.
 pub async fn limit_concurrency<B: MessageBody>(
     request: ServiceRequest,
     next: Next<B>,

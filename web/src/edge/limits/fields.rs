@@ -3,7 +3,7 @@
 use postonce_shared::access::token_bucket::RateStatus;
 use postonce_shared::domain::partner::RequestRate;
 
-/// Returns the value of `RateLimit-Policy`: the quota, and the seconds after which it is granted again.
+/// Returns the value of `RateLimit-Policy`: the quota, and the time window in which it is granted, in seconds.
 pub fn policy(standing: &RateStatus) -> String {
     let RequestRate { per_second, burst } = standing.rate;
     let window = burst.div_ceil(per_second.max(1)).max(1);

@@ -1,5 +1,5 @@
-//! Checks of the request line and headers: their size, and headers that occur more than once. The framework reads up to 128 KiB and 96 lines, and answers
-//! larger requests with a bare status; this lower limit is configurable and answers with a problem document.
+//! Checks of the request line and headers: their size, and repeated headers. The framework reads up to 128 KiB and
+//! answers larger requests with a bare status; this lower limit is configurable and answers with a problem document.
 
 use actix_web::body::{EitherBody, MessageBody};
 use actix_web::dev::{ServiceRequest, ServiceResponse};
@@ -11,15 +11,15 @@ use postonce_shared::config::HttpLimits;
 use crate::edge::repeated_headers::refuse_repeated_headers;
 use crate::error::{ApiError, Code};
 
-/// Bytes around the name and the value of a header: the separator and the line end.
+/// Bytes that HTTP/1.1 adds to the name and value of a header: the separator and the line end.
 const AROUND_A_HEADER: usize = ": \r\n".len();
-/// Bytes around the target in the request line.
+/// Bytes that HTTP/1.1 adds to the method and target of the request line.
 const AROUND_THE_TARGET: usize = "  HTTP/1.1\r\n".len();
 
 /// Middleware that refuses a request whose headers are too large or ambiguous.
 ///
 /// # Errors
-/// Those of the inner service.
+/// Errors of the inner service.
 pub async fn bound_heads<B: MessageBody>(
     request: ServiceRequest,
     next: Next<B>,
@@ -40,7 +40,7 @@ fn check_size(request: &HttpRequest, most: usize) -> Result<(), ApiError> {
     Err(ApiError::new(Code::HeadersTooLarge, detail))
 }
 
-/// Returns the size of request line and headers in HTTP/1.1, also for a request over HTTP/2.
+/// Returns the size of request line and headers in HTTP/1.1. A request over HTTP/2 is measured in the same way.
 fn head_bytes(request: &HttpRequest) -> usize {
     let target = request.uri().path_and_query().map_or(0, |target| target.as_str().len());
     let first = [request.method().as_str().len(), target, AROUND_THE_TARGET];

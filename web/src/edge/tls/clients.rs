@@ -8,7 +8,7 @@ use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 
-/// Verifier that can be replaced when the file with the authorities changes.
+/// Verifier that is replaced when the file with the authorities changes.
 #[derive(Debug)]
 pub(super) struct CurrentClients {
     verifier: RwLock<Arc<dyn ClientCertVerifier>>,
@@ -34,8 +34,7 @@ impl ClientCertVerifier for CurrentClients {
         self.required
     }
 
-    /// Returns no hints, because the authorities can change. A client without hints sends the certificate that
-    /// it has.
+    /// Returns no hints, because the authorities can change. A client that receives no hints sends the certificate it has.
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         &[]
     }

@@ -19,10 +19,9 @@ use sha2::{Digest as _, Sha256};
 use x509_cert::Certificate;
 use x509_cert::der::Decode as _;
 
-/// Maximum size of a file in bytes.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
-/// The reason if the PEM of a file cannot be read.
+/// Reason for a file whose PEM cannot be parsed.
 const NO_PEM: &str =
     "its PEM cannot be read: it must have a line with BEGIN, lines of base64, and a line with END";
 
@@ -32,9 +31,9 @@ pub enum TlsFault {
     /// A file cannot be read.
     #[error("{setting} is {}, which cannot be read", path.display())]
     Unreadable {
-        /// The setting with its path.
+        /// The setting that contains the path.
         setting: &'static str,
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
         /// The I/O error.
         #[source]
@@ -43,16 +42,16 @@ pub enum TlsFault {
     /// The content of a file is not valid.
     #[error("{setting} is {}, which cannot be used: {reason}", path.display())]
     Unusable {
-        /// The setting with its path.
+        /// The setting that contains the path.
         setting: &'static str,
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
         /// The problem with the content.
         reason: String,
     },
 }
 
-/// Raw content of the files.
+/// Raw content of the TLS files.
 #[derive(Debug)]
 pub(super) struct Content {
     certificate: Vec<u8>,
@@ -73,7 +72,7 @@ impl std::fmt::Debug for Secret {
 #[derive(Debug)]
 pub(super) struct Material {
     pub(super) certificate: Arc<CertifiedKey>,
-    /// When the certificate expires, without those of its authorities; `None` if it cannot be read.
+    /// Expiry of the server certificate, not of its authorities; `None` if it cannot be read.
     pub(super) expires_at: Option<Timestamp>,
     pub(super) clients: Option<Arc<dyn ClientCertVerifier>>,
 }
@@ -106,12 +105,12 @@ impl Content {
         provider: &Arc<CryptoProvider>,
     ) -> Result<Material, TlsFault> {
         let chain = certificates("tls-certificate", &config.certificate, &self.certificate)?;
-        // Clients ignore other certificates of the file that they do not need.
+        // The first certificate is that of the server. Clients ignore the others unless they need them.
         let expires_at = chain.first().and_then(expiry);
         let of_key = |reason: String| unusable("tls-key", &config.key, reason);
         let key = PrivateKeyDer::from_pem_slice(&self.key.0).map_err(|error| {
             let is_absent = matches!(error, pem::Error::NoItemsFound);
-            // Without the error, which shows a line of the file: the whole key if its line ends were lost.
+            // Omits the parser's error, which quotes a line of the file: the whole key, if its line ends were lost.
             of_key(if is_absent { "it contains no private key in PEM form" } else { NO_PEM }.to_owned())
         })?;
         let certified = CertifiedKey::from_der(chain, key, provider).map_err(|error| {
@@ -152,14 +151,14 @@ fn expiry(certificate: &CertificateDer<'_>) -> Option<Timestamp> {
     Some(Timestamp::from_unix_ms(i64::try_from(not_after.as_millis()).ok()?))
 }
 
-/// Parses the certificates of a file, at least one.
+/// Parses the certificates of a file. At least one is required.
 fn certificates(
     setting: &'static str,
     path: &Path,
     bytes: &[u8],
 ) -> Result<Vec<CertificateDer<'static>>, TlsFault> {
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(bytes).collect();
-    // A key may be in the file by mistake, so the error, which shows a line, is left out here, too.
+    // Omits the parser's error here, too: it quotes a line, and a key may be in the file by mistake.
     let found = found.map_err(|_| unusable(setting, path, NO_PEM.to_owned()))?;
     if found.is_empty() {
         return Err(unusable(setting, path, "it contains no certificate in PEM form".to_owned()));
@@ -169,10 +168,10 @@ fn certificates(
 
 fn read(setting: &'static str, path: &Path) -> Result<Vec<u8>, TlsFault> {
     let fault = |source| TlsFault::Unreadable { setting, path: path.to_owned(), source };
-    // A regular file: it is read again while the service runs.
+    // Only regular files are allowed, because the file is read again while the service runs.
     let mut content = read_regular(path, FILE_BYTES_MAX).map_err(fault)?;
     if content.starts_with(text::MARK) {
-        // In place: a copy of a key would not be erased.
+        // Removes the mark in place, because a copy of a key would not be erased.
         content.drain(..text::MARK.len());
     }
     Ok(content)

@@ -1,9 +1,8 @@
-//! TLS in the process itself: TLS 1.2 and 1.3, with the `ring` cryptography provider. The provider is passed
-//! explicitly, because a process-wide default could be installed by any library.
+//! TLS 1.2 and 1.3 with the `ring` provider, passed explicitly: any library could install a process-wide default.
 //!
-//! The files are read at startup, where an invalid file stops the process, and checked for changes every few
-//! seconds, and at once on request: new connections use a renewed certificate without a restart. New files that are not usable are
-//! logged and ignored. A process whose certificate has expired is not ready.
+//! The files are read at startup, where an invalid file stops the process. Then they are checked for changes every
+//! few seconds, and at once on request, so new connections use a renewed certificate without a restart. Unusable new
+//! files are logged and ignored. A process whose certificate has expired is not ready.
 
 mod clients;
 mod files;
@@ -29,10 +28,10 @@ use crate::metrics::Metrics;
 
 pub use self::files::TlsFault;
 
-/// Interval between two checks of the files. New content is loaded when two consecutive checks read the same
-/// content, because a file may be only partly written at the first one.
+/// Interval between two checks of the files. New content is loaded only when two consecutive checks read the same,
+/// because the first one may see a partly written file.
 pub const CHECK_INTERVAL: Duration = Duration::from_secs(2);
-/// Time before its expiry from which on the log warns of a certificate.
+/// Remaining validity below which the log warns of the expiry.
 const EXPIRES_SOON: Duration = Duration::from_secs(14 * 24 * 3600);
 
 /// TLS configuration that follows the content of its files.
@@ -42,10 +41,9 @@ pub struct Tls {
     provider: Arc<CryptoProvider>,
     certificate: Arc<CurrentCertificate>,
     expires_at: Option<Timestamp>,
-    /// The expiry of which the log has warned.
+    /// The expiry for which a warning was logged.
     warned_of: Option<Timestamp>,
     clients: Option<Arc<CurrentClients>>,
-    /// The content that was read at startup.
     first: Content,
 }
 
@@ -80,8 +78,7 @@ impl Tls {
         Ok(builder.with_cert_resolver(self.certificate.clone()))
     }
 
-    /// Checks the files as long as the process runs, and loads new content. Tells `readiness` whether the
-    /// certificate has expired, and `metrics` when it expires.
+    /// Checks the files while the process runs, and loads new content. Reports the expiry to `readiness` and `metrics`.
     pub async fn watch(mut self, world: Arc<dyn World>, readiness: Arc<Readiness>, metrics: Arc<Metrics>) {
         let (mut served, mut refused) = (self.first.digest(), None);
         let mut seen = served;
@@ -89,10 +86,10 @@ impl Tls {
         loop {
             self.check_expiry(world.now(), &readiness);
             metrics.certificate_expires(self.expires_at);
-            // Then the files are complete.
+            // A reload is requested only when the files are complete, so it need not wait for a second check.
             let is_requested = requests.within(CHECK_INTERVAL, &*world).await;
             let config = self.config.clone();
-            // The file system may be slow.
+            // Reads on a blocking thread, because the file system may be slow.
             let read = tokio::task::spawn_blocking(move || Content::read(&config)).await;
             let Ok(read) = read else { continue };
             let digest = read.as_ref().ok().map(Content::digest);
@@ -143,7 +140,6 @@ impl Tls {
     }
 }
 
-/// Certificate for new connections.
 #[derive(Debug)]
 struct CurrentCertificate(RwLock<Arc<CertifiedKey>>);
 

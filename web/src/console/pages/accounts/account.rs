@@ -1,4 +1,4 @@
-//! An account with its statement.
+//! Page of an account with its statement.
 
 use maud::{Markup, html};
 use postonce_schemas::json::{Account, Holder, Problem, Transaction, TransactionPage};
@@ -12,24 +12,23 @@ use crate::console::html::components::{
 use crate::console::html::format::{self, decimal};
 use crate::console::html::shell::Section;
 
-/// Number of characters of a shortened id.
 const SHORT_ID_CHARS: usize = 8;
 
-/// Which transactions a statement lists.
+/// Selection of transactions in a statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Listed {
-    /// Those that changed the balance, the newest first.
+    /// Transactions that changed the balance, newest first.
     Posted,
-    /// Those that wait for a decision.
+    /// Transactions that wait for a decision.
     Accepted,
-    /// Those that did not change the balance.
+    /// Transactions that did not change the balance.
     Rejected,
 }
 
 impl Listed {
     const ALL: [Self; 3] = [Self::Posted, Self::Accepted, Self::Rejected];
 
-    /// Returns the transactions with a status; by default the posted ones.
+    /// Parses a selection; by default the posted transactions.
     pub fn of_code(code: &str) -> Self {
         Self::ALL.into_iter().find(|listed| listed.code() == code).unwrap_or(Self::Posted)
     }
@@ -50,7 +49,7 @@ impl Listed {
         }
     }
 
-    /// Returns the query of the API. Only posted transactions have an order of time that contains all of them.
+    /// Returns the query of the API. Only posted transactions can be listed in the order of time.
     pub const fn query(self) -> &'static str {
         match self {
             Self::Posted => "status=posted&order=newest_first",
@@ -76,14 +75,14 @@ impl Listed {
     }
 }
 
-/// A page of a statement.
+/// Page of a statement.
 #[derive(Debug, Clone, Copy)]
 pub struct Statement<'a> {
-    /// What it lists.
+    /// Selection of transactions.
     pub listed: Listed,
-    /// The transactions, or why the API does not list them.
+    /// The transactions, or the problem that the API answered.
     pub page: Result<&'a TransactionPage, &'a Problem>,
-    /// The partner of the session, whose transactions have no `partner_id`.
+    /// Partner of the session. Its transactions have no `partner_id`.
     pub own: &'a str,
 }
 
@@ -97,7 +96,7 @@ pub fn body(account: &Account, statement: &Statement<'_>, rights: Rights) -> Mar
     }
 }
 
-/// Returns the status of an account in a badge.
+/// Returns the status of an account as a badge.
 pub fn status_badge(status: &str) -> Markup {
     let tone = match status {
         "open" => Tone::Good,
@@ -223,7 +222,7 @@ fn row(of: &Transaction, listed: Listed, own: &str) -> Vec<Markup> {
         Listed::Accepted => None,
         Listed::Rejected => of.rejected_at.as_deref(),
     };
-    // An amount in another currency than that of the account is rejected.
+    // Only a transaction in another currency than the account has this reason.
     let is_foreign = of.reason.as_deref() == Some("currency_mismatch");
     let mut cells = vec![
         time(decided_at.unwrap_or(&of.accepted_at)),
@@ -251,7 +250,7 @@ fn row(of: &Transaction, listed: Listed, own: &str) -> Vec<Markup> {
     cells
 }
 
-/// Returns the beginning of an id, which tells the transactions of a page apart.
+/// Returns the beginning of an id, which suffices to distinguish the transactions of a page.
 fn short(id: &str) -> String {
     let head: String = id.chars().take(SHORT_ID_CHARS).collect();
     format!("{head}\u{2026}")

@@ -1,4 +1,4 @@
-//! Accounts: the search, the accounts of a user, an account with its statement, and the life of a transaction.
+//! Accounts: the search, the accounts of a user, an account with its statement, and a transaction with its events.
 
 mod account;
 mod search;
@@ -22,10 +22,9 @@ use crate::console::html::shell::Section;
 use crate::console::page_error::PageError;
 use crate::console::visitor::Visitor;
 
-/// Number of accounts or transactions on a page.
 const PAGE_LEN: usize = 50;
 
-/// What the key of the session may read elsewhere: other pages are linked only if it may.
+/// Rights of the session's key to other pages. A page is linked only if the key may read it.
 #[derive(Debug, Clone, Copy)]
 struct Rights {
     read: bool,
@@ -59,7 +58,7 @@ pub fn transaction_path(user_id: &str, account_id: &str, message_id: &str) -> St
     format!("{}/{}", account_path(user_id, account_id), encoded(message_id))
 }
 
-/// The search, and the accounts of a user. An account or a transaction that is named completely is shown at once.
+/// Shows the search form, or the accounts of a user. Redirects to an account or a transaction that the query identifies.
 ///
 /// # Errors
 /// [`PageError`] when the API does not answer. A refusal is shown above the form.
@@ -93,10 +92,10 @@ pub async fn find(visitor: Visitor) -> Result<HttpResponse, PageError> {
     Ok(form(&visitor, &values, &Errors::default(), result))
 }
 
-/// An account with its statement.
+/// Shows an account with its statement.
 ///
 /// # Errors
-/// [`PageError`] with the problem that the API answers. If only the statement cannot be read, the page shows the problem instead.
+/// [`PageError`] with the problem that the API answers. If only the statement cannot be read, the page shows its problem.
 pub async fn show(visitor: Visitor) -> Result<HttpResponse, PageError> {
     let values = Values::of_query(visitor.request());
     let listed = Listed::of_code(values.text("status"));
@@ -109,7 +108,7 @@ pub async fn show(visitor: Visitor) -> Result<HttpResponse, PageError> {
     Ok(visitor.page(Section::Accounts, "Account", account::body(&shown, &statement, Rights::of(&visitor))))
 }
 
-/// The life of a transaction: with the scope `admin`, of all partners that used the message id.
+/// Shows a transaction with its events. With the scope `admin`, shows those of all partners that used the message id.
 ///
 /// # Errors
 /// [`PageError`] with the problem that the API answers, and when there is no such transaction.
@@ -145,7 +144,6 @@ async fn accounts_of(visitor: &Visitor, user: &str, cursor: Option<&str>) -> Res
     Ok(found.map_or_else(|refusal| refused(&refusal), |page| search::accounts(user, &page)))
 }
 
-/// Shows why the API refused a search.
 fn refused(refusal: &Problem) -> Markup {
     let violations = refusal.violations.iter();
     let violations: Vec<_> = violations.map(|it| (it.field.clone(), it.message.clone())).collect();
@@ -153,7 +151,7 @@ fn refused(refusal: &Problem) -> Markup {
     problem(*status, title, detail, &violations, request_id.as_deref())
 }
 
-/// Returns the ids in the path of the page, for a path or a query.
+/// Returns the ids in the path of the page, encoded for a path or a query.
 fn ids(visitor: &Visitor) -> (String, String) {
     let path = visitor.request().match_info();
     (encoded(path.query("user_id")), encoded(path.query("account_id")))
@@ -164,13 +162,12 @@ fn api_path(visitor: &Visitor) -> String {
     format!("/v1/users/{user}/accounts/{account}")
 }
 
-/// Returns the amount of a transaction with the sign of its effect on the balance.
+/// Returns the amount of a transaction, with the sign of its effect on the balance.
 fn signed_amount(of: &Transaction) -> String {
     let sign = if of.r#type == "withdrawal" { '\u{2212}' } else { '+' };
     format!("{sign}{}", format::decimal(&of.amount))
 }
 
-/// Returns what a reason for a rejection means.
 fn reason_in_words(reason: &str) -> &str {
     match reason {
         "insufficient_funds" => "the withdrawal was more than the balance plus the overdraft limit",

@@ -1,4 +1,4 @@
-//! The search for accounts and transactions: what is looked for, the forms, and what was found.
+//! Search for accounts and transactions: its criteria, its forms, and its results.
 
 use std::str::FromStr;
 
@@ -17,37 +17,36 @@ use crate::console::html::format::decimal;
 use crate::console::html::forms::{Field, TextKind, search_form, submit, text_input};
 use crate::console::html::shell::Section;
 
-/// Length of an id.
 const ID_CHARS: u16 = 36;
 
-/// What is looked for. The ids have the form of ids.
+/// Search criteria. The ids are well-formed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Wanted {
-    /// Nothing yet.
+    /// No criterion was given.
     Nothing,
-    /// The accounts of a user.
+    /// All accounts of a user.
     User(String),
-    /// An account.
+    /// A single account.
     Account {
-        /// Its user.
+        /// Id of the user.
         user: String,
-        /// The account.
+        /// Id of the account.
         account: String,
     },
-    /// A transaction, by the number that people quote.
+    /// A transaction, by order number.
     OrderNumber(String),
-    /// A transaction, by the id that its partner chose.
+    /// A transaction, by the message id that its partner chose.
     Message {
-        /// The user of its account.
+        /// Id of the user.
         user: String,
-        /// Its account.
+        /// Id of the account.
         account: String,
-        /// The id.
+        /// Message id.
         message: String,
     },
 }
 
-/// What is wrong with the fields of a search.
+/// Errors in the fields of a search.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Errors {
     user_id: Option<String>,
@@ -56,10 +55,10 @@ pub struct Errors {
     message_id: Option<String>,
 }
 
-/// Returns what the values ask for.
+/// Parses the search criteria.
 ///
 /// # Errors
-/// [`Errors`] when a field cannot be used.
+/// [`Errors`] when a field is not valid.
 pub fn wanted(values: &Values, rights: Rights) -> Result<Wanted, Errors> {
     if let Some(number) = values.given("order_number") {
         let error = if rights.admin {
@@ -103,14 +102,14 @@ pub fn wanted(values: &Values, rights: Rights) -> Result<Wanted, Errors> {
     })
 }
 
-/// Returns what is wrong with an id.
+/// Returns the error of an id, if it is not well-formed.
 fn wrong<T: FromStr<Err = InvalidId>>(text: &str) -> Option<String> {
     parse_hyphenated::<T>(text).err().map(|invalid| format!("This {invalid}."))
 }
 
-/// Returns the forms, with the values that were sent.
+/// Returns the search forms with the submitted values.
 pub fn body(values: &Values, errors: &Errors, rights: Rights) -> Markup {
-    // Both forms have the ids of an account: what was sent belongs to one of them.
+    // Both forms have fields for an account; only the submitted form shows the values.
     let is_transaction = values.given("order_number").or_else(|| values.given("message_id")).is_some();
     let (none, no_errors) = (Values::default(), Errors::default());
     let of = |is_sent: bool| if is_sent { (values, errors) } else { (&none, &no_errors) };
@@ -166,7 +165,7 @@ fn transaction_form((values, errors): (&Values, &Errors), rights: Rights) -> Mar
     )
 }
 
-/// Returns the accounts of a user.
+/// Lists the accounts of a user.
 pub fn accounts(user: &str, page: &AccountPage) -> Markup {
     let head = [
         Column::text("Account"),
@@ -209,7 +208,7 @@ pub fn accounts(user: &str, page: &AccountPage) -> Markup {
     )
 }
 
-/// Returns the transactions with an order number: none, or by an error of the store several.
+/// Shows the transactions with an order number: none or one, but several if the store is damaged.
 pub fn found(number: &str, transactions: &[FoundTransaction]) -> Markup {
     if transactions.is_empty() {
         return notice(

@@ -1,4 +1,4 @@
-//! The life of a transaction.
+//! Page of a transaction with its events.
 
 use std::time::Duration;
 
@@ -17,16 +17,15 @@ use crate::console::html::shell::Section;
 use crate::console::pages::batches::batch_path;
 use crate::console::pages::partners::partner_path;
 
-/// A transaction and what is known of its way.
+/// A transaction with its known events.
 #[derive(Clone, Copy)]
 struct Life<'a> {
     transaction: &'a Transaction,
     partner: &'a str,
-    /// Its way through the bank, if the key may read it.
+    /// Details of its processing, if the key may read them.
     found: Option<&'a FoundTransaction>,
 }
 
-/// An event of a life.
 struct Step<'a> {
     time: &'a str,
     title: &'static str,
@@ -34,7 +33,7 @@ struct Step<'a> {
     tone: Tone,
 }
 
-/// Returns the page of the transactions with a message id, which several partners may have used.
+/// Returns the page for a message id, which several partners may have used.
 pub fn bodies(found: &FoundTransactions, rights: Rights) -> Markup {
     html! {
         @if found.transactions.len() > 1 {
@@ -51,7 +50,7 @@ pub fn bodies(found: &FoundTransactions, rights: Rights) -> Markup {
     }
 }
 
-/// Returns the page of a transaction of the own partner, as far as the partner itself may read about it.
+/// Returns the page of a transaction of the operator's own partner, with the details that a partner may read.
 pub fn body_of_own(transaction: &Transaction, partner: &str, rights: Rights) -> Markup {
     html! {
         (life(Life { transaction, partner, found: None }, rights))
@@ -108,7 +107,7 @@ fn status_badge(status: &str) -> Markup {
     badge(tone, status)
 }
 
-/// Returns what an operator has to know, or to do, about a transaction that is not posted.
+/// Explains the state of a transaction that is not posted, and what an operator can do.
 fn state_notice(
     transaction: &Transaction,
     found: Option<&FoundTransaction>,
@@ -198,7 +197,7 @@ fn way_in_words(way: &str) -> &str {
     }
 }
 
-/// Returns the events: those that the API tells, or the times in the transaction.
+/// Returns the events that the API reports, or else those that follow from the times of the transaction.
 fn steps(of: Life<'_>) -> Vec<Step<'_>> {
     let Life { transaction, found, .. } = of;
     let known: Vec<(&str, &str)> = match found {
@@ -244,7 +243,7 @@ fn step<'a>(of: Life<'a>, event: &str, time: &'a str) -> Step<'a> {
     Step { time, title, note, tone }
 }
 
-/// Returns how long after its acceptance something happened to a transaction.
+/// Returns the time that passed between the acceptance of a transaction and an event.
 fn since(accepted_at: &str, time: &str) -> Option<String> {
     let passed: Duration = Timestamp::parse(time)?.since(Timestamp::parse(accepted_at)?);
     let text = match passed.as_secs() {

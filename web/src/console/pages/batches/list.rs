@@ -1,4 +1,4 @@
-//! The list of batches, and the search for one.
+//! List of batches, and the search form.
 
 use maud::{Markup, html};
 use postonce_schemas::json::{PartnerBatch, PartnerBatchPage};
@@ -16,26 +16,23 @@ use crate::console::html::format::{self, percent};
 use crate::console::html::forms::{Field, TextKind, search_form, select, submit, text_input};
 use crate::console::html::shell::Section;
 
-/// Length of the longest id of a partner.
 const PARTNER_CHARS: u16 = 32;
-/// Length of the id of a batch.
 const BATCH_CHARS: u16 = 36;
 
-/// What is searched for, and what is wrong with it.
+/// Search criteria with their errors.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Search {
-    /// The partner; without one, open batches are listed.
+    /// Id of the partner. Without one, open batches are listed.
     pub partner: Option<String>,
-    /// The batch.
+    /// Id of the batch.
     pub batch: Option<String>,
-    /// The code of the phase.
     phase: Option<&'static str>,
     partner_error: Option<String>,
     batch_error: Option<String>,
 }
 
 impl Search {
-    /// Reads a search. Keys that may read only the batches of their own partner cannot choose another one.
+    /// Parses the search. Keys that may read only the batches of their own partner cannot choose another partner.
     pub fn of(query: &Values, viewer: Viewer<'_>) -> Self {
         let partner = query.given("partner_id").filter(|_| viewer.operates);
         let batch = query.given("batch_id");
@@ -51,19 +48,19 @@ impl Search {
         }
     }
 
-    /// Returns whether a field cannot be used.
+    /// Returns whether a field is not valid.
     pub const fn is_wrong(&self) -> bool {
         self.partner_error.is_some() || self.batch_error.is_some()
     }
 
-    /// Returns the search and the position as a part of a query, for the API as for the page.
+    /// Returns the criteria and the position as parameters of a query, which the API and the page share.
     pub fn query(&self, cursor: Option<&str>) -> String {
         let values = [("partner_id", self.partner.as_deref()), ("phase", self.phase), ("cursor", cursor)];
         let given = values.into_iter().filter_map(|(name, value)| Some((name, encoded(value?))));
         given.fold(String::new(), |query, (name, value)| format!("{query}&{name}={value}"))
     }
 
-    /// Returns the form.
+    /// Returns the search form.
     pub fn form(&self, viewer: Viewer<'_>) -> Markup {
         let partner = Field::new("partner_id", "Partner").max_length(PARTNER_CHARS);
         let partner = partner
@@ -99,7 +96,7 @@ impl Search {
 /// Returns the page.
 pub fn body(page: &PartnerBatchPage, search: &Search, viewer: Viewer<'_>) -> Markup {
     let mut batches: Vec<&PartnerBatch> = page.batches.iter().collect();
-    // First what needs an operator, then what is new.
+    // Hindered batches first, because they need an operator, then the newest.
     batches.sort_by(|one, other| {
         let newest = || other.batch.received_at.cmp(&one.batch.received_at);
         is_hindered(other).cmp(&is_hindered(one)).then_with(newest)

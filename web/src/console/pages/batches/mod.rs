@@ -1,4 +1,4 @@
-//! Batches: the open ones of all partners or those of one, a batch, its results, and its cancellation.
+//! Batches: the list, a batch with its results, and its cancellation.
 
 mod list;
 mod shown;
@@ -20,9 +20,8 @@ use crate::console::html::shell::Section;
 use crate::console::page_error::PageError;
 use crate::console::visitor::Visitor;
 
-/// Number of batches on a page.
 const PAGE_LEN: usize = 50;
-/// The format of downloaded results.
+/// Media type of downloaded results.
 const CSV: &str = "text/csv";
 
 /// Returns the address of the page of a batch.
@@ -30,10 +29,10 @@ pub fn batch_path(partner_id: &str, batch_id: &str) -> String {
     format!("{}/{}/{}", Section::Batches.path(), encoded(partner_id), encoded(batch_id))
 }
 
-/// The open batches of all partners, or all batches of one. A batch that is searched for is shown at once.
+/// Lists the open batches of all partners, or all batches of one. Redirects to a batch that the query identifies.
 ///
 /// # Errors
-/// [`PageError`] with the problem that the API answers, and when the key may read no batches.
+/// [`PageError`] with the problem that the API answers, and when the key may not read any batches.
 pub async fn list(visitor: Visitor) -> Result<HttpResponse, PageError> {
     let viewer = Viewer::of(&visitor);
     if !viewer.operates && !viewer.submits {
@@ -65,7 +64,7 @@ fn of_partner(partner: &str, BatchPage { batches, next_cursor }: BatchPage) -> P
     PartnerBatchPage { batches: batches.collect(), next_cursor }
 }
 
-/// A batch. The query can ask for the confirmation of its cancellation.
+/// Shows a batch. The query can request the confirmation of its cancellation.
 ///
 /// # Errors
 /// [`PageError`] with the problem that the API answers.
@@ -78,7 +77,7 @@ pub async fn show(visitor: Visitor) -> Result<HttpResponse, PageError> {
         }
     };
     let (query, viewer) = (Values::of_query(visitor.request()), Viewer::of(&visitor));
-    // A read of the gate costs a storage operation.
+    // The gate is read only if needed, because that costs a storage operation.
     let waits = !PhaseWords::of(&found.batch.phase).is_final;
     let state = PageState {
         is_gate_held: waits && viewer.operates && is_gate_held(&visitor).await?,
@@ -89,30 +88,30 @@ pub async fn show(visitor: Visitor) -> Result<HttpResponse, PageError> {
     Ok(visitor.page(Section::Batches, "Batch", body))
 }
 
-/// Returns whether the gate is held; false if the API refuses or cannot read it.
+/// Returns whether the gate is held; `false` if the API refuses or cannot read it.
 ///
 /// # Errors
-/// [`PageError`] when there is no answer.
+/// [`PageError`] when the API does not answer.
 async fn is_gate_held(visitor: &Visitor) -> Result<bool, PageError> {
     let gate = visitor.attempt::<Gate>((Method::GET, "/v1/admin/gate"), None).await?;
     Ok(gate.is_ok_and(|gate| is_held(&gate)))
 }
 
-/// The results of a completed batch, as a file.
+/// Downloads the results of a completed batch.
 ///
 /// # Errors
 /// [`PageError`] with the problem that the API answers.
 pub async fn results(visitor: Visitor) -> Result<HttpResponse, PageError> {
     let (Route::All(path) | Route::Own(path)) = Route::of(&visitor, Scope::Admin)?;
-    // The API answers only if it is an id, which has no characters that a header could not have.
+    // The API answers successfully only for a well-formed id, which a header can contain.
     let file_name = format!("batch-{}.csv", visitor.request().match_info().query("batch_id"));
     visitor.download(&format!("{path}/results"), CSV, &file_name).await
 }
 
-/// Cancels a batch of which nothing is posted.
+/// Cancels a batch of which no item is posted.
 ///
 /// # Errors
-/// [`PageError`] when the operator did not confirm it, or the API refuses.
+/// [`PageError`] when the confirmation is missing, or the API refuses.
 pub async fn cancel(act: Act) -> Result<HttpResponse, PageError> {
     let visitor = &act.visitor;
     if act.form.text("confirm") != "yes" {
@@ -126,20 +125,19 @@ pub async fn cancel(act: Act) -> Result<HttpResponse, PageError> {
     Ok(visitor.see_other(&format!("{page}?done=cancelled")))
 }
 
-/// The path of a batch in the API.
+/// Path of a batch in the API.
 enum Route {
-    /// As operators reach the batches of all partners.
+    /// The path for operators, who reach the batches of all partners.
     All(String),
-    /// As a partner reaches its own ones.
+    /// The path for a partner, which reaches its own batches.
     Own(String),
 }
 
 impl Route {
-    /// Returns the path in the API of the batch that the path of the page names. With the scope `all`, the key may do what it
-    /// wants with the batches of all partners.
+    /// Returns the API path of the batch in the page's path. The scope `all` extends to the batches of all partners.
     ///
     /// # Errors
-    /// [`PageError`] when the key may do it with no batch of that partner.
+    /// [`PageError`] when the key may not act on batches of that partner.
     fn of(visitor: &Visitor, all: Scope) -> Result<Self, PageError> {
         let names = visitor.request().match_info();
         let (partner, batch) = (names.query("partner_id"), encoded(names.query("batch_id")));

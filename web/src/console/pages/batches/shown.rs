@@ -1,4 +1,4 @@
-//! A batch: what hinders it, its progress, its money and costs, and what can be done with it.
+//! Page of a batch: its hindrance, progress, money and costs, and the possible acts.
 
 use maud::{Markup, html};
 use postonce_schemas::json::{Batch, BatchSum, PartnerBatch};
@@ -13,14 +13,14 @@ use crate::console::html::format::{self, counted, decimal, percent, permille};
 use crate::console::html::forms::{confirm, confirm_checkbox, form, submit};
 use crate::console::html::shell::Section;
 
-/// What the page shows besides the batch.
+/// State of the page besides the batch.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct PageState<'a> {
-    /// Whether the gate is held; false if it was not read.
+    /// Whether the gate is held; `false` if it was not read.
     pub is_gate_held: bool,
-    /// Whether the operator wants to cancel the batch.
+    /// Whether to show the confirmation of a cancellation.
     pub asks: bool,
-    /// What was done.
+    /// Code of the act that led to the page.
     pub done: &'a str,
 }
 

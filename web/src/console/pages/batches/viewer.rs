@@ -1,4 +1,4 @@
-//! Who looks at batches, and words that several parts of the pages use.
+//! Rights of the viewer, and texts that the pages of batches share.
 
 use maud::Markup;
 use postonce_schemas::json::Batch;
@@ -10,27 +10,27 @@ use crate::console::html::format;
 use crate::console::pages::partners::partner_path;
 use crate::console::visitor::Visitor;
 
-/// The signed-in operator, as far as the pages of batches depend on the key.
+/// Signed-in operator on the pages of batches.
 #[derive(Debug, Clone, Copy)]
 pub struct Viewer<'a> {
-    /// The hidden value of forms.
+    /// Token for forms.
     pub csrf: &'a str,
-    /// The partner of the key.
+    /// Id of the partner that owns the key.
     pub partner: &'a str,
-    /// Whether the key reads and cancels the batches of all partners.
+    /// Whether the key may read and cancel the batches of all partners.
     pub operates: bool,
-    /// Whether it reads and cancels those of its own partner.
+    /// Whether the key may read and cancel the batches of its own partner.
     pub submits: bool,
-    /// Whether it reads the results of all.
+    /// Whether the key may read the results of all batches.
     pub administers: bool,
-    /// Whether it reads partners.
+    /// Whether the key may read partners.
     pub reads_partners: bool,
-    /// The time.
+    /// Current time.
     pub now: Timestamp,
 }
 
 impl<'a> Viewer<'a> {
-    /// Returns the operator of a request.
+    /// Returns the viewer for a signed-in operator.
     pub fn of(visitor: &'a Visitor) -> Self {
         Self {
             csrf: visitor.form_token(),
@@ -48,7 +48,7 @@ impl<'a> Viewer<'a> {
         self.operates || (self.submits && partner == self.partner)
     }
 
-    /// Returns the name of a partner, as a link if the key may read partners.
+    /// Returns the name of a partner, linked if the key may read partners.
     pub fn partner_link(&self, partner: &str) -> Markup {
         link_if(self.reads_partners, &partner_path(partner), partner)
     }
@@ -59,21 +59,21 @@ impl<'a> Viewer<'a> {
     }
 }
 
-/// What a phase means to an operator.
+/// Meaning of a phase for an operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PhaseWords {
-    /// Its tone.
+    /// Tone of the phase.
     pub tone: Tone,
-    /// What happens in it.
+    /// Description of the phase.
     pub meaning: &'static str,
     /// Whether the batch can be cancelled.
     pub is_cancellable: bool,
-    /// Whether the batch never changes any more.
+    /// Whether the batch does not change any more.
     pub is_final: bool,
 }
 
 impl PhaseWords {
-    /// Returns the words for the phase with this code.
+    /// Returns the meaning of a phase with this code.
     pub fn of(phase: &str) -> Self {
         let open =
             |meaning, is_cancellable| Self { tone: Tone::Notice, meaning, is_cancellable, is_final: false };
@@ -91,7 +91,7 @@ impl PhaseWords {
     }
 }
 
-/// Returns the number of items whose outcome is known.
+/// Returns the number of items with an outcome.
 pub fn done(batch: &Batch) -> u64 {
     let Batch { posted, rejected, refused, replayed, invalid, .. } = batch;
     [posted, rejected, refused, replayed, invalid]
@@ -99,7 +99,7 @@ pub fn done(batch: &Batch) -> u64 {
         .fold(0, |sum: u64, part| sum.saturating_add(*part))
 }
 
-/// Returns the time from now until a time of RFC 3339, in words; nothing if it is not in the future.
+/// Describes the time from now until a time in RFC 3339; `None` if it is not in the future.
 pub fn until(rfc3339: &str, now: Timestamp) -> Option<String> {
     let seconds = Timestamp::parse(rfc3339)?.since(now).as_secs();
     (seconds > 0).then(|| format::duration_s(seconds))
@@ -112,7 +112,7 @@ pub mod tests {
 
     use super::*;
 
-    /// Returns a batch of the shop that is being posted, with changed members.
+    /// Returns a batch of the partner `shop` in the phase `posting`, with changed members.
     pub fn batch(changes: &Value) -> PartnerBatch {
         let mut batch = json!({
             "batch_id": "1c1d6c9e-5d3e-4c0e-9a51-1b7a4a4e2f10", "phase": "posting", "on_invalid": "skip", "items": 4_000,
@@ -127,7 +127,7 @@ pub mod tests {
         PartnerBatch { partner_id: "shop".to_owned(), batch }
     }
 
-    /// Returns an operator of the partner `ops`, who may do everything with batches.
+    /// Returns a viewer of the partner `ops` with all rights to batches.
     pub fn viewer() -> Viewer<'static> {
         let now = Timestamp::parse("2026-11-21T08:00:00Z").unwrap();
         let (csrf, partner) = ("token", "ops");

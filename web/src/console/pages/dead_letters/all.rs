@@ -1,4 +1,4 @@
-//! A decision about all open dead letters with one reason: the question, the requests, and the result.
+//! Decision about all open dead letters with one reason: confirmation, requests, and result.
 
 use std::time::Duration;
 
@@ -22,36 +22,34 @@ use crate::console::html::shell::Section;
 use crate::console::page_error::PageError;
 use crate::console::visitor::Visitor;
 
-/// Number of dead letters that are read at once.
 const PAGE_LEN: usize = 100;
-/// Number of pages that are read to count the dead letters of a reason.
+/// Maximum number of pages that are read to count the dead letters with a reason.
 const COUNTED_PAGES_MAX: usize = 20;
-/// Number of decisions that are made at once.
+/// Number of concurrent decisions.
 const AT_ONCE: usize = 8;
-/// Time after which no further page of dead letters is decided: browsers and proxies do not wait for ever.
+/// Time after which no further page of dead letters is decided, because browsers and proxies limit the wait.
 const TIME_MAX: Duration = Duration::from_secs(20);
-/// Number of attempts at a request that is refused because of the rate limit of the partner, and the time between two.
+/// Maximum number of attempts at a request that the partner's rate limit refuses, and the time between two of them.
 const ATTEMPTS_MAX: u32 = 5;
 const PAUSE: Duration = Duration::from_secs(1);
-/// The code of such a refusal.
+/// Code of such a refusal.
 const RATE_LIMITED: &str = "rate_limited";
-/// Number of failures that are shown.
 const FAILURES_SHOWN_MAX: usize = 50;
 
-/// A decision that is not confirmed yet.
+/// Decision that awaits confirmation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Question {
     /// The decision.
     pub decision: Decision,
-    /// The reason of the dead letters.
+    /// Reason of the dead letters.
     pub reason: String,
-    /// The number of open dead letters with it.
+    /// Number of open dead letters with the reason.
     pub letters: u64,
-    /// The number of their transactions.
+    /// Number of their transactions, as far as known.
     pub transactions: u64,
-    /// The number of those dead letters whose transactions are not known.
+    /// Number of those dead letters whose transactions are unknown.
     pub unknown: u64,
-    /// Whether all were counted.
+    /// Whether all open dead letters were counted.
     pub is_complete: bool,
 }
 
@@ -73,7 +71,7 @@ impl Question {
     }
 }
 
-/// Counts what a decision would affect.
+/// Counts the dead letters and transactions that a decision would affect.
 ///
 /// # Errors
 /// [`PageError`] with the problem that the API answers.
@@ -91,20 +89,20 @@ pub async fn question(visitor: &Visitor, decision: Decision, reason: &str) -> Re
     Ok(Question { is_complete: false, ..question })
 }
 
-/// What a decision about many dead letters had as result.
+/// Result of a decision about all dead letters with a reason.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// The number of those that were decided now.
+    /// Number of dead letters that were decided by this request.
     pub done: u64,
-    /// The number of those that had been decided before.
+    /// Number of dead letters that had been decided before.
     pub before: u64,
-    /// The number of those about which the request failed: they are still open.
+    /// Number of dead letters for which the request failed. They may still be open.
     pub failed: u64,
-    /// The first of them, with the problem.
+    /// Ids of the first of these, with their problems.
     pub failures: Vec<(String, Problem)>,
-    /// Whether there was no time for all.
+    /// Whether time ran out before all were decided.
     pub is_cut: bool,
-    /// Why the rest of them could not be listed.
+    /// Problem that prevented the listing of the remaining dead letters.
     pub unlisted: Option<Problem>,
 }
 
@@ -127,11 +125,11 @@ impl Outcome {
     }
 }
 
-/// Decides about the open dead letters with a reason. Those that are added meanwhile are left: work that fails again would be
-/// decided about again and again.
+/// Decides about the open dead letters with a reason. Skips letters that are added later,
+/// because failing work would be decided about repeatedly.
 ///
 /// # Errors
-/// [`PageError`] when the API gives no answer, or the session ended meanwhile.
+/// [`PageError`] when the API gives no answer, or the session ends.
 pub async fn decide(visitor: &Visitor, decision: Decision, reason: &str) -> Result<Outcome, PageError> {
     let world = &visitor.console().world;
     let (begun, until) = (world.now(), world.uptime().saturating_add(TIME_MAX));
@@ -170,7 +168,7 @@ async fn one(
     Ok((letter, decided.map(|IgnoredAny| ())))
 }
 
-/// Makes a request, and again while it is refused because of the rate limit of the partner.
+/// Makes a request, and repeats it while the rate limit of the partner refuses it.
 async fn persistent<T: DeserializeOwned>(
     visitor: &Visitor,
     method: Method,
@@ -193,8 +191,7 @@ fn page_path(cursor: Option<&str>) -> String {
     format!("{API}?limit={PAGE_LEN}{cursor}")
 }
 
-/// Returns whether a dead letter has a reason, which a form may have sent: forms end lines with a carriage return, and white
-/// space around a value is lost.
+/// Returns whether a dead letter has a reason from a form, which has CR LF at line ends and is trimmed.
 fn has_reason(letter: &DeadLetter, reason: &str) -> bool {
     let as_sent = |text: &str| text.replace("\r\n", "\n").trim().to_owned();
     as_sent(&letter.reason) == as_sent(reason)
@@ -204,7 +201,7 @@ fn was_before(letter: &DeadLetter, time: Timestamp) -> bool {
     Timestamp::parse(&letter.dead_at).is_none_or(|at| at <= time)
 }
 
-/// Returns the confirmation of a decision.
+/// Returns the confirmation page of a decision.
 pub fn confirmation(question: &Question, csrf: &str) -> Markup {
     let Question { decision, reason, letters, transactions, unknown, is_complete } = question;
     let list = Section::DeadLetters.path();
@@ -238,7 +235,7 @@ pub fn confirmation(question: &Question, csrf: &str) -> Markup {
     confirm(&format!("{} {all}?", decision.verb()), consequence, form(list, csrf, fields))
 }
 
-/// Says what happens with dead letters whose transactions are not known.
+/// Explains the effect on dead letters whose transactions are unknown.
 fn of_unknown(decision: Decision, unknown: u64) -> Markup {
     let count = counted(unknown, "dead letter", "dead letters");
     html! {
@@ -253,7 +250,7 @@ fn of_unknown(decision: Decision, unknown: u64) -> Markup {
     }
 }
 
-/// Returns the page with the result.
+/// Returns the page with the result of a decision.
 pub fn body(outcome: &Outcome, decision: Decision, reason: &str) -> Markup {
     let Outcome { done, before, failed, failures, is_cut, unlisted } = outcome;
     let list = Section::DeadLetters.path();
@@ -362,7 +359,7 @@ mod tests {
             "{html}"
         );
         assert!(!html.contains("<script>"));
-        // Those of the reason may come after all that were counted.
+        // The letters with the reason may follow after the counted ones.
         let beyond = Question { is_complete: false, ..Question::of(Decision::Replay, "x") };
         let html = confirmation(&beyond, "token").into_string();
         assert!(

@@ -1,4 +1,4 @@
-//! A decision about dead letters: its request to the API, and its consequence in words.
+//! Decision about dead letters: its request to the API, and the description of its consequence.
 
 use actix_web::http::Method;
 use maud::{Markup, html};
@@ -8,15 +8,15 @@ use crate::console::addresses::encoded;
 use crate::console::html::components::Tone;
 use crate::console::html::format::counted;
 
-/// The code of the problem when another operator decided before.
+/// Code of the problem if the dead letter had been decided before.
 pub const RESOLVED: &str = "dead_letter_resolved";
 
-/// What an operator decides about a dead letter.
+/// Decision of an operator about a dead letter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decision {
-    /// Its work is enqueued again.
+    /// Enqueue the work again.
     Replay,
-    /// Its work is rejected.
+    /// Reject the work.
     Discard,
 }
 
@@ -24,7 +24,7 @@ impl Decision {
     /// All decisions, in the order of their buttons.
     pub const ALL: [Self; 2] = [Self::Replay, Self::Discard];
 
-    /// Returns the value of forms and queries.
+    /// Returns the value in forms and queries.
     pub const fn code(self) -> &'static str {
         match self {
             Self::Replay => "replay",
@@ -32,12 +32,12 @@ impl Decision {
         }
     }
 
-    /// Returns the decision with this value.
+    /// Parses the value in forms and queries.
     pub fn of_code(code: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|it| it.code() == code)
     }
 
-    /// Returns the method of the request.
+    /// Returns the method of the API request.
     pub const fn method(self) -> Method {
         match self {
             Self::Replay => Method::POST,
@@ -45,7 +45,7 @@ impl Decision {
         }
     }
 
-    /// Returns the path of the request for a dead letter.
+    /// Returns the path of the API request for a dead letter.
     pub fn path(self, id: &str) -> String {
         match self {
             Self::Replay => format!("{API}/{}/replay", encoded(id)),
@@ -53,7 +53,7 @@ impl Decision {
         }
     }
 
-    /// Returns the tone of its button.
+    /// Returns the tone of the button.
     pub const fn tone(self) -> Tone {
         match self {
             Self::Replay => Tone::Notice,
@@ -61,7 +61,7 @@ impl Decision {
         }
     }
 
-    /// Returns its verb.
+    /// Returns the verb on the button.
     pub const fn verb(self) -> &'static str {
         match self {
             Self::Replay => "Replay",
@@ -69,7 +69,7 @@ impl Decision {
         }
     }
 
-    /// Returns its participle.
+    /// Returns the past participle for results.
     pub const fn participle(self) -> &'static str {
         match self {
             Self::Replay => "replayed",
@@ -77,7 +77,7 @@ impl Decision {
         }
     }
 
-    /// Returns what must be sent to confirm it for all dead letters of a reason. A discard must be typed.
+    /// Returns the text that confirms the decision for all dead letters of a reason. A discard must be typed.
     pub const fn confirmation(self) -> &'static str {
         match self {
             Self::Replay => "yes",
@@ -85,7 +85,7 @@ impl Decision {
         }
     }
 
-    /// Returns the title of the page with its result.
+    /// Returns the title of the page with the result.
     pub const fn title_of_all(self) -> &'static str {
         match self {
             Self::Replay => "Replay of dead letters",
@@ -93,7 +93,7 @@ impl Decision {
         }
     }
 
-    /// Returns what it does with this number of transactions. `at_least` precedes the number: it is empty if all were counted.
+    /// Describes the effect on a number of transactions. `at_least` precedes the number; it is empty if all were counted.
     pub fn consequence(self, at_least: &str, transactions: u64) -> Markup {
         let count = format!("{at_least}{}", counted(transactions, "transaction", "transactions"));
         html! {

@@ -1,4 +1,4 @@
-//! The list of dead letters, with its reasons first.
+//! List of dead letters, preceded by their reasons.
 
 use std::collections::BTreeMap;
 
@@ -17,33 +17,32 @@ use crate::console::html::components::{
 use crate::console::html::format::{self, counted};
 use crate::console::html::shell::Section;
 
-/// Number of characters of a reason that lists show.
 const REASON_CHARS_MAX: usize = 200;
 
 /// A page of dead letters.
 #[derive(Debug, Clone, Copy)]
 pub struct Listing<'a> {
-    /// The dead letters.
+    /// The dead letters of the page.
     pub page: &'a DeadLetterPage,
-    /// Whether resolved ones are listed too.
+    /// Whether resolved dead letters are listed too.
     pub with_resolved: bool,
-    /// Whether it is the first page.
+    /// Whether this is the first page.
     pub is_first: bool,
 }
 
-/// The open dead letters on a page with the same reason.
+/// Open dead letters on a page that have the same reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Group<'a> {
     reason: &'a str,
-    /// One of them.
+    /// Id of one dead letter of the group.
     like: &'a str,
     letters: u64,
     transactions: u64,
-    /// When the first of them was set aside.
+    /// Earliest time at which one of them became a dead letter.
     oldest: &'a str,
 }
 
-/// Returns the groups, the largest one first.
+/// Groups the open dead letters by reason, the largest group first.
 fn groups(letters: &[DeadLetter]) -> Vec<Group<'_>> {
     let mut by_reason: BTreeMap<&str, Group<'_>> = BTreeMap::new();
     for letter in letters.iter().filter(|letter| letter.resolution.is_none()) {
@@ -59,7 +58,7 @@ fn groups(letters: &[DeadLetter]) -> Vec<Group<'_>> {
     groups
 }
 
-/// Returns the page. `question` is a decision about all of a reason that is not confirmed yet.
+/// Returns the page. `question` is a decision about all dead letters of a reason that awaits confirmation.
 pub fn body(listing: &Listing<'_>, question: Option<&Question>, viewer: Viewer<'_>) -> Markup {
     let Listing { page, with_resolved, is_first } = *listing;
     let letters = &page.dead_letters;
@@ -163,7 +162,6 @@ fn rows(letters: &[DeadLetter], with_resolved: bool, viewer: Viewer<'_>) -> Mark
     table("Dead letters", &columns, &rows)
 }
 
-/// Returns the cells of all columns.
 fn row(letter: &DeadLetter, viewer: Viewer<'_>) -> Vec<Markup> {
     let transactions = transactions_in(letter).map_or_else(|| "not known".to_owned(), format::count);
     vec![

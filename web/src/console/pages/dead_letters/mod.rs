@@ -1,4 +1,4 @@
-//! Dead letters: the list with its reasons, one dead letter with its work, and decisions about one or about all of a reason.
+//! Dead letters: the list with its reasons, a dead letter with its work, and decisions about one or about all with a reason.
 
 mod all;
 mod decision;
@@ -19,9 +19,8 @@ use crate::console::html::shell::Section;
 use crate::console::page_error::PageError;
 use crate::console::visitor::Visitor;
 
-/// Number of dead letters on a page, each with its body.
+/// Number of dead letters on a page. Each contains its body.
 const PAGE_LEN: usize = 50;
-/// The path of all dead letters in the API.
 const API: &str = "/v1/admin/dead-letters";
 
 /// Returns the address of the page of a dead letter.
@@ -29,10 +28,10 @@ pub fn letter_path(id: &str) -> String {
     format!("{}/{}", Section::DeadLetters.path(), encoded(id))
 }
 
-/// Most empty pages of the API that are passed over for one of the console.
+/// Maximum number of empty API pages that are skipped for one page of the console.
 const EMPTY_PAGES_MAX: usize = 50;
 
-/// The dead letters. The query can ask for the confirmation of a decision about all with the reason of one of them.
+/// Lists the dead letters. The query can request the confirmation of a decision about all with the reason of one of them.
 ///
 /// # Errors
 /// [`PageError`] with the problem that the API answers.
@@ -63,7 +62,7 @@ pub async fn list(visitor: Visitor) -> Result<HttpResponse, PageError> {
     Ok(visitor.page(Section::DeadLetters, "Dead letters", body))
 }
 
-/// A dead letter. The query can ask for the confirmation of a decision about it.
+/// Shows a dead letter. The query can request the confirmation of a decision about it.
 ///
 /// # Errors
 /// [`PageError`] with the problem that the API answers.
@@ -78,7 +77,7 @@ pub async fn show(visitor: Visitor) -> Result<HttpResponse, PageError> {
 /// Replays or discards a dead letter.
 ///
 /// # Errors
-/// [`PageError`] when the operator did not confirm it, or the API refuses.
+/// [`PageError`] when the confirmation is missing, or the API refuses.
 pub async fn decide(act: Act) -> Result<HttpResponse, PageError> {
     let visitor = &act.visitor;
     let decision = decision_of(&act)?;
@@ -87,7 +86,7 @@ pub async fn decide(act: Act) -> Result<HttpResponse, PageError> {
     let page = letter_path(id);
     match visitor.attempt::<DeadLetter>((decision.method(), &decision.path(id)), None).await? {
         Ok(_) => Ok(visitor.see_other(&format!("{page}?done={}", decision.code()))),
-        // Another operator decided meanwhile: the page shows which one, and how.
+        // Another operator decided in the meantime; the page shows the decision.
         Err(problem) if problem.code == decision::RESOLVED => {
             Ok(visitor.see_other(&format!("{page}?done=before")))
         }
@@ -98,7 +97,7 @@ pub async fn decide(act: Act) -> Result<HttpResponse, PageError> {
 /// Replays or discards all open dead letters with one reason.
 ///
 /// # Errors
-/// [`PageError`] when the operator did not confirm it, or the session ended meanwhile.
+/// [`PageError`] when the confirmation is missing, or the session ends.
 pub async fn decide_all(act: Act) -> Result<HttpResponse, PageError> {
     let visitor = &act.visitor;
     let decision = decision_of(&act)?;
@@ -143,7 +142,7 @@ mod tests {
         serde_json::from_value(letter).unwrap()
     }
 
-    /// Returns an operator who may read everything.
+    /// Returns a viewer with all rights.
     pub fn viewer() -> Viewer<'static> {
         let now = Timestamp::parse("2026-11-21T08:00:00Z").unwrap();
         Viewer { csrf: "token", administers: true, reads_accounts: true, reads_partners: true, now }

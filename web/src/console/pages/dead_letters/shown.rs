@@ -1,4 +1,4 @@
-//! A dead letter: why it was set aside, its work, what can be decided, its history and its body.
+//! Page of a dead letter: its reason, its work, the possible decisions, its history and its body.
 
 use maud::{Markup, html};
 use postonce_schemas::json::{DeadLetter, Resolution};
@@ -21,26 +21,25 @@ use crate::console::pages::batches::batch_path;
 use crate::console::pages::partners::partner_path;
 use crate::console::visitor::Visitor;
 
-/// Number of transactions that are shown.
 const TRANSACTIONS_SHOWN_MAX: usize = 200;
 
-/// The signed-in operator, as far as the pages of dead letters depend on the key. All of them need the scope `operate`.
+/// Signed-in operator on the pages of dead letters, which all require the scope `operate`.
 #[derive(Debug, Clone, Copy)]
 pub struct Viewer<'a> {
-    /// The hidden value of forms.
+    /// Token for forms.
     pub csrf: &'a str,
-    /// Whether the key reads transactions of all partners.
+    /// Whether the key may read the transactions of all partners.
     pub administers: bool,
-    /// Whether it reads accounts.
+    /// Whether the key may read accounts.
     pub reads_accounts: bool,
-    /// Whether it reads partners.
+    /// Whether the key may read partners.
     pub reads_partners: bool,
-    /// The time.
+    /// Current time.
     pub now: Timestamp,
 }
 
 impl<'a> Viewer<'a> {
-    /// Returns the operator of a request.
+    /// Returns the viewer for a signed-in operator.
     pub fn of(visitor: &'a Visitor) -> Self {
         Self {
             csrf: visitor.form_token(),
@@ -52,17 +51,17 @@ impl<'a> Viewer<'a> {
     }
 }
 
-/// Returns the seconds since a time of RFC 3339; `None` if it is none.
+/// Returns the seconds since a time in RFC 3339; `None` if it cannot be parsed.
 pub fn age_of(rfc3339: &str, now: Timestamp) -> Option<u64> {
     Timestamp::parse(rfc3339).map(|at| now.since(at).as_secs())
 }
 
-/// Returns the state of a dead letter in a badge.
+/// Returns the state of a dead letter as a badge.
 pub fn state(letter: &DeadLetter) -> Markup {
     letter.resolution.as_ref().map_or_else(|| badge(Tone::Bad, "open"), |it| badge(Tone::Neutral, &it.kind))
 }
 
-/// Returns the page. `question` is a decision that is not confirmed yet, and `done` says what was done.
+/// Returns the page. `question` is a decision that awaits confirmation; `done` is the code of the act that led to the page.
 pub fn body(letter: &DeadLetter, viewer: Viewer<'_>, question: Option<Decision>, done: &str) -> Markup {
     let work = Work::of(letter);
     let is_open = letter.resolution.is_none();
@@ -133,7 +132,7 @@ fn confirmation(letter: &DeadLetter, work: &Work, decision: Decision, viewer: Vi
     confirm(title, consequence(letter, work, decision), form(&page, viewer.csrf, fields))
 }
 
-/// Returns what a decision does, which depends on the work.
+/// Describes the consequence of a decision, which depends on the kind of work.
 fn consequence(letter: &DeadLetter, work: &Work, decision: Decision) -> Markup {
     let words = match (work, decision) {
         (Work::Transactions(_), _) => {

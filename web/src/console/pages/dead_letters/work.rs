@@ -1,4 +1,4 @@
-//! The work of a dead letter, as far as its body can be read. Nothing in it is trusted: it is only shown and linked.
+//! Work of a dead letter, if its body can be decoded. The content is untrusted, so it is only shown and linked.
 
 use postonce_schemas::json::DeadLetter;
 use postonce_shared::batches::messages::Named;
@@ -6,14 +6,14 @@ use postonce_shared::domain::batch::BatchKey;
 use postonce_shared::domain::ids::TransactionKey;
 use postonce_shared::messaging::envelope::{self, Names};
 
-/// The work of a dead letter.
+/// Work of a dead letter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Work {
     /// Transactions of accounts.
     Transactions(Vec<TransactionKey>),
-    /// A step of a batch.
+    /// Step of a batch.
     Batch(BatchKey),
-    /// Work in the payload store, which the message claims.
+    /// Work in the payload store, with its name there.
     Claim(String),
     /// The body cannot be decoded.
     Unknown,
@@ -33,7 +33,7 @@ impl Work {
     }
 }
 
-/// Returns the number of transactions in a dead letter; `None` if that is not known.
+/// Returns the number of transactions in a dead letter; `None` if unknown.
 pub fn transactions_in(letter: &DeadLetter) -> Option<u64> {
     letter.items.as_ref().map(|items| u64::try_from(items.len()).unwrap_or(u64::MAX))
 }

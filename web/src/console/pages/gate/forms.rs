@@ -1,4 +1,4 @@
-//! The forms that change the gate. Above each stands what it does, in words and numbers.
+//! Forms that change the gate, each below a description of its consequence.
 
 use maud::{Markup, html};
 use postonce_schemas::json::rules::GATE_REASON_CHARS_MAX;
@@ -14,7 +14,7 @@ use crate::console::html::gate::release_button;
 use crate::console::pages::overview::depth;
 use crate::console::pages::overview::processes::silent;
 
-/// Asks whether to release the gate.
+/// Returns the confirmation of a release.
 pub fn confirm_release(view: &View<'_>) -> Markup {
     let overview = view.overview;
     let silent = u64::try_from(silent(overview).count()).unwrap_or(u64::MAX);
@@ -39,7 +39,7 @@ pub fn confirm_release(view: &View<'_>) -> Markup {
     confirm("Release the hounds?", consequence, act(view, Step::Release, fields))
 }
 
-/// Asks whether to hold the gate.
+/// Returns the confirmation of holding the gate.
 pub fn confirm_hold(view: &View<'_>) -> Markup {
     let Overview { processes, per_second, .. } = view.overview;
     let consequence = html! {
@@ -59,7 +59,7 @@ pub fn confirm_hold(view: &View<'_>) -> Markup {
     confirm("Hold the gate?", consequence, act(view, Step::Hold, fields))
 }
 
-/// Asks for the time at which a held gate is released.
+/// Returns the form for the scheduled release of a held gate.
 pub fn confirm_schedule(view: &View<'_>) -> Markup {
     let Overview { gate, .. } = view.overview;
     let consequence = html! {
@@ -77,7 +77,7 @@ pub fn confirm_schedule(view: &View<'_>) -> Markup {
     confirm("Schedule the release", consequence, act(view, Step::Schedule, fields))
 }
 
-/// Returns what a release does now.
+/// Describes the effect of a release at this time.
 fn start(overview: &Overview) -> String {
     let answering = overview.processes.iter().filter(|process| process.answers).count();
     let answering = u64::try_from(answering).unwrap_or(u64::MAX);
@@ -132,7 +132,7 @@ fn release_at(view: &View<'_>, hint: &str) -> Markup {
     field(&of, input)
 }
 
-/// Returns what the API says about a field.
+/// Returns the violation that the API reported for a field.
 fn error_of<'a>(entered: &Entered<'a>, field: &str) -> Option<&'a str> {
     let violations = &entered.refusal?.violations;
     violations.iter().find(|violation| violation.field == field).map(|violation| violation.message.as_str())

@@ -1,7 +1,7 @@
-//! The gate: the page that releases the hounds.
+//! Page of the gate.
 //!
-//! Releasing and holding take two steps: a button leads to what would happen, in words and numbers, and only the form there changes
-//! the gate. That form contains the epoch for which it was shown: if the gate was changed since, it changes nothing.
+//! Releasing and holding take two steps. A button leads to a description of the consequence, and only the form there
+//! changes the gate. The form contains the epoch for which it was shown; if the gate has changed since, it has no effect.
 
 mod forms;
 mod schedule;
@@ -31,24 +31,21 @@ use crate::console::local_api::status_of;
 use crate::console::page_error::PageError;
 use crate::console::visitor::Visitor;
 
-/// The gate in the API.
 const GATE: &str = "/v1/admin/gate";
-/// The code of the problem when the gate was changed meanwhile.
+/// Code of the problem if the gate has changed since the form was shown.
 const CHANGED: &str = "precondition_failed";
-/// The address of the page.
 const PAGE: &str = "/console/gate";
-/// The address of the events.
 const LIVE: &str = "/console/live/gate";
 
-/// The bank, with the gate as it is now.
+/// The bank with the current gate.
 struct Known {
     overview: Overview,
-    /// Whether the gate could be read. If not, it is the one that the process applies.
+    /// Whether the gate could be read from the store. Otherwise it is the gate that this process applies.
     is_read: bool,
 }
 
 impl Known {
-    /// Reads both. The page that follows an act shows the change, although other processes may apply it later.
+    /// Reads the overview and the gate. A page after an act thus shows the change, although processes may apply it later.
     ///
     /// # Errors
     /// [`PageError`] with the problem that the API answers.
@@ -61,7 +58,7 @@ impl Known {
     }
 }
 
-/// The page.
+/// Shows the page.
 ///
 /// # Errors
 /// [`PageError`] with the problem that the API answers.
@@ -74,7 +71,7 @@ pub async fn show(visitor: Visitor) -> Result<HttpResponse, PageError> {
 /// Holds or releases the gate.
 ///
 /// # Errors
-/// [`PageError`] with the problem that the API answers. What is wrong with a field is shown beside it.
+/// [`PageError`] with the problem that the API answers. Violations are shown beside their fields.
 pub async fn change(act: Act) -> Result<HttpResponse, PageError> {
     let Act { visitor, form } = act;
     let state = match form.text("act") {
@@ -86,7 +83,7 @@ pub async fn change(act: Act) -> Result<HttpResponse, PageError> {
         }
     };
     let wanted = wanted(state, &form);
-    // The entity tag of the gate is its epoch. A form without one matches none.
+    // The entity tag of the gate is its epoch. A form without an epoch matches no gate.
     let shown = format!("\"{}\"", encoded(form.text("epoch")));
     match visitor.attempt_if_match::<GateChanged>((Method::PUT, GATE), Some(&wanted), &shown).await? {
         Ok(changed) => Ok(visitor.see_other(&done_path(Done::of_change(&changed)))),
@@ -107,13 +104,12 @@ pub async fn change(act: Act) -> Result<HttpResponse, PageError> {
     }
 }
 
-/// The events of the page.
+/// Streams the events of the page.
 ///
 /// # Errors
 /// [`PageError`] when the key may not read the page, or there are too many streams.
 pub async fn live(visitor: Visitor) -> Result<HttpResponse, PageError> {
-    // The overview knows who changed the gate, and why, only some time after a change. The gate is read from the store once for
-    // each change.
+    // The overview contains the author and reason of a change only later, so the gate is read once for each change.
     let latest = Rc::new(RefCell::new(None::<Gate>));
     stream(visitor, move |visitor| {
         let latest = Rc::clone(&latest);
@@ -154,8 +150,7 @@ fn events(overview: &Overview) -> Vec<Event> {
     ]
 }
 
-/// Returns the overview with the gate that was read from the store, unless its own is newer. Processes acknowledge the epoch of
-/// that gate.
+/// Replaces the gate of the overview by the one read from the store, unless that is older, and updates the acknowledgments.
 fn with_gate(mut overview: Overview, read: Gate) -> Overview {
     if read.epoch < overview.gate.epoch {
         return overview;
@@ -171,7 +166,7 @@ fn with_gate(mut overview: Overview, read: Gate) -> Overview {
     overview
 }
 
-/// Returns the body of the request. Fields that were left empty are absent.
+/// Returns the body of the request, without the fields that were left empty.
 fn wanted(state: &str, form: &Values) -> Value {
     let reason = form.given("reason").map(str::to_owned);
     let release_at = form.given("release_at").filter(|_| state == "held").map(rfc_3339);

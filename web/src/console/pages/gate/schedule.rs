@@ -1,17 +1,16 @@
-//! Times of the field for the scheduled release. Browsers send them without a time zone; here they are in UTC.
+//! Values of the field for the scheduled release. Browsers send them without a time zone; they are interpreted as UTC.
 
-/// Characters of a date and a time with seconds.
+/// Length of a date and time with seconds, in characters.
 const SECONDS_CHARS: usize = 19;
 
-/// Returns a time in RFC 3339, given the value of a field such as `2026-11-23T06:00`. Another text is changed in a way that the API
-/// refuses, too.
+/// Converts a field value, such as `2026-11-23T06:00`, to RFC 3339. The API refuses the result of an invalid value.
 pub fn rfc_3339(field: &str) -> String {
     let time = field.strip_suffix(['Z', 'z']).unwrap_or(field).replace(' ', "T");
     let seconds = if time.matches(':').count() == 1 { ":00" } else { "" };
     format!("{time}{seconds}Z")
 }
 
-/// Returns the value of a field for a time in RFC 3339 and UTC, to the second.
+/// Returns the value of a field for a time in RFC 3339 and UTC, without fractions of seconds.
 pub fn field_value(rfc3339: &str) -> &str {
     rfc3339.get(..SECONDS_CHARS).unwrap_or_default()
 }

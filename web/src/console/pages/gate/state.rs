@@ -1,17 +1,17 @@
-//! What the page of the gate knows: the act that is asked for, what the last one did, and what was entered.
+//! State of the gate page: the requested act, the result of the last act, and the entered values.
 
 use postonce_schemas::json::{GateChanged, Overview, Problem};
 
 use super::PAGE;
 
-/// An act that waits for its confirmation.
+/// Act that awaits confirmation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// To release the gate.
+    /// Release the gate.
     Release,
-    /// To hold the gate.
+    /// Hold the gate.
     Hold,
-    /// To change the scheduled release of a held gate.
+    /// Change the scheduled release of a held gate.
     Schedule,
 }
 
@@ -25,7 +25,7 @@ impl Step {
         }
     }
 
-    /// Returns the step with a code.
+    /// Parses the code.
     pub fn of_code(code: &str) -> Option<Self> {
         [Self::Release, Self::Hold, Self::Schedule].into_iter().find(|step| step.code() == code)
     }
@@ -35,7 +35,7 @@ impl Step {
         format!("{PAGE}?confirm={}", self.code())
     }
 
-    /// Returns whether the step changes a held gate.
+    /// Returns whether the step applies to a held gate.
     pub const fn is_of_held(self) -> bool {
         match self {
             Self::Release | Self::Schedule => true,
@@ -44,18 +44,18 @@ impl Step {
     }
 }
 
-/// What an act did.
+/// Result of an act.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Done {
-    /// The gate is released, and all processes apply that.
+    /// The gate is released, and all processes acknowledged.
     Released,
-    /// The gate is released, but it is not known of all processes that they apply it.
+    /// The gate is released, but not all processes are known to apply it.
     ReleasedPartly,
-    /// The gate is held, and all processes apply that.
+    /// The gate is held, and all processes acknowledged.
     Held,
-    /// The gate is held, but it is not known of all processes that they apply it.
+    /// The gate is held, but not all processes are known to apply it.
     HeldPartly,
-    /// Nothing, because the gate was changed after the form was shown.
+    /// Nothing was changed, because the gate had changed after the form was shown.
     Nothing,
 }
 
@@ -74,12 +74,12 @@ impl Done {
         }
     }
 
-    /// Returns the result with a code.
+    /// Parses the code.
     pub fn of_code(code: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|done| done.code() == code)
     }
 
-    /// Returns the result of a change.
+    /// Derives the result from the answer of the API.
     pub fn of_change(changed: &GateChanged) -> Self {
         let acknowledged = changed.listeners.iter().all(|listener| listener.acknowledged);
         let is_complete = acknowledged && changed.registry_problem.is_none();
@@ -92,32 +92,32 @@ impl Done {
     }
 }
 
-/// What was entered into a form that the API refused.
+/// Values of a form that the API refused.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Entered<'a> {
-    /// The reason.
+    /// Entered reason.
     pub reason: &'a str,
-    /// The time of the release, as the browser sent it.
+    /// Entered time of the release, as the browser sent it.
     pub release_at: &'a str,
-    /// Why it was refused.
+    /// Refusal by the API, if there is one.
     pub refusal: Option<&'a Problem>,
 }
 
-/// What the page shows.
+/// Content of the page.
 #[derive(Debug, Clone, Copy)]
 pub struct View<'a> {
     /// The bank with the current gate.
     pub overview: &'a Overview,
     /// Whether the gate could be read from the store.
     pub is_read: bool,
-    /// The act that waits for its confirmation.
+    /// Act that awaits confirmation.
     pub step: Option<Step>,
-    /// What the last act did.
+    /// Result of the last act.
     pub done: Option<Done>,
-    /// What was entered before.
+    /// Values that were entered before.
     pub entered: &'a Entered<'a>,
     /// Whether the operator may change the gate.
     pub may_change: bool,
-    /// The token of forms.
+    /// Token for forms.
     pub csrf: &'a str,
 }

@@ -1,4 +1,4 @@
-//! What the page shows in each state of the gate, and which requests its forms make.
+//! Tests of the page in each state of the gate, and of the requests that its forms make.
 
 use postonce_schemas::json::{GateListener, OverviewProcess, Problem, Violation};
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! What the page of the gate shows.
+//! Content of the gate page.
 
 use maud::{Markup, html};
 use postonce_schemas::json::{Gate, Overview, OverviewProcess};
@@ -39,7 +39,7 @@ pub fn body(view: &View<'_>) -> Markup {
     }
 }
 
-/// Returns the state of the gate.
+/// Returns the panel with the state of the gate.
 pub fn panel(overview: &Overview) -> Markup {
     gate_panel(&panel_of(&overview.gate))
 }
@@ -56,7 +56,7 @@ fn panel_of(gate: &Gate) -> GatePanel<'_> {
     }
 }
 
-/// Returns how much waits, and how fast it grows.
+/// Returns the amount of waiting work and the rate at which it is accepted.
 pub fn waiting(overview: &Overview) -> Markup {
     let (waiting, read_at) =
         (depth(overview), format!("Read at {}", format::instant(&overview.queues_read_at)));
@@ -82,7 +82,7 @@ pub fn waiting(overview: &Overview) -> Markup {
     ])
 }
 
-/// Returns which processes apply the gate.
+/// Lists which processes apply the gate.
 pub fn applied(overview: &Overview) -> Markup {
     let Gate { epoch, .. } = overview.gate;
     let epoch = format::count(epoch);
@@ -115,7 +115,7 @@ pub fn applied(overview: &Overview) -> Markup {
     card(&title, body)
 }
 
-/// Returns where a process is, and why it does not apply the gate.
+/// Returns the kind and address of a process, and the reason why it does not acknowledge the gate.
 fn texts(process: &OverviewProcess) -> (String, Option<String>) {
     let OverviewProcess { kind, address, answers, gate_epoch, acknowledged, .. } = process;
     let problem = match gate_epoch {
@@ -126,7 +126,7 @@ fn texts(process: &OverviewProcess) -> (String, Option<String>) {
     (format!("{kind} at {address}"), (!acknowledged).then_some(problem))
 }
 
-/// Returns the acts on a held gate.
+/// Returns the possible acts on a held gate.
 fn while_held(view: &View<'_>) -> Markup {
     if !view.may_change {
         return needed_scope();
@@ -150,7 +150,7 @@ fn while_held(view: &View<'_>) -> Markup {
     }
 }
 
-/// Returns the acts on a released gate.
+/// Returns the possible acts on a released gate.
 fn while_released(view: &View<'_>) -> Markup {
     if !view.may_change {
         return needed_scope();

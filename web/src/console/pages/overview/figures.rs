@@ -1,4 +1,4 @@
-//! The figures of the moment, and on which ways transactions were posted.
+//! Current figures, and the routes by which transactions were posted.
 
 use maud::{Markup, html};
 use postonce_schemas::json::{Overview, OverviewActivity, OverviewCosts, OverviewProcess};
@@ -8,10 +8,10 @@ use crate::console::html::components::{Tone, card_with, empty, progress, tile, t
 use crate::console::html::format::{self, counted, decimal, plural};
 use crate::console::html::shell::{Section, link};
 
-/// Smallest and largest number of decimals of a price in a figure.
+/// Minimum and maximum number of decimals of a price.
 const DECIMALS: (usize, usize) = (2, 4);
 
-/// Returns the figures of the moment.
+/// Returns the current figures.
 pub fn figures(overview: &Overview, sections: &[Section]) -> Markup {
     let rates = &overview.per_second;
     let rate = |label, rate: &str| {
@@ -42,7 +42,7 @@ pub fn figures(overview: &Overview, sections: &[Section]) -> Markup {
     ])
 }
 
-/// Returns on which ways transactions were posted in the last minute of the activity.
+/// Returns how many transactions were posted by each route in the last minute of the activity.
 pub fn ways(activity: &OverviewActivity) -> Markup {
     let sum = |counts: &[u64]| last_minute(activity, counts);
     let (immediate, queued) = (sum(&activity.posted_immediately), sum(&activity.posted_queued));
@@ -65,7 +65,7 @@ pub fn ways(activity: &OverviewActivity) -> Markup {
     card_with("Ways of posting", until, body)
 }
 
-/// Returns the age of the oldest message in words.
+/// Describes the age of the oldest message.
 pub fn oldest_age(overview: &Overview) -> String {
     match overview.oldest_open_age_s {
         None => "Not known".to_owned(),
@@ -124,7 +124,7 @@ fn dead_letters(overview: &Overview, sections: &[Section]) -> Markup {
             (Tone::Warning, format::count(number), help)
         }
     };
-    // A tile whose note is a link.
+    // Same as a tile, but the note is a link.
     html! {
         .tile data-tone=(tone.code()) {
             dt { "Dead letters open" }
@@ -154,7 +154,7 @@ fn price(costs: &OverviewCosts) -> Markup {
     }
 }
 
-/// Returns an amount of US dollars with two to four decimals; what is below them is cut off.
+/// Formats an amount of US dollars with two to four decimals. Further decimals are cut off.
 fn short_usd(price: &str) -> String {
     let (min, max) = DECIMALS;
     let Some((whole, decimals)) = price.split_once('.') else {

@@ -1,4 +1,4 @@
-//! The overview: first what is wrong now, then the figures of the moment, the last hour, and the processes.
+//! Overview page: current problems first, then the figures, the last hour, and the processes.
 
 mod figures;
 mod measures;
@@ -23,14 +23,13 @@ use crate::console::live::{Event, stream};
 use crate::console::page_error::PageError;
 use crate::console::visitor::{Visitor, scopes_of};
 
-/// The bank now. Longer activity would make all processes report more.
+/// API path of the current overview. A longer activity would make every process report more.
 pub const NOW: &str = "/v1/admin/overview?seconds=60";
-/// The bank, with the activity of the plots.
+/// API path of the overview with the activity for the plots.
 const LAST_HOUR: &str = "/v1/admin/overview?seconds=3600";
-/// The address of the events.
 const LIVE: &str = "/console/live/overview";
 
-/// The page. A key that may not read it is led to the first page that it may read.
+/// Shows the page. Redirects a key that may not read it to the first page that the key may read.
 ///
 /// # Errors
 /// [`PageError`] with the problem that the API answers.
@@ -46,7 +45,7 @@ pub async fn show(visitor: Visitor) -> Result<HttpResponse, PageError> {
     Ok(visitor.live_page(Section::Overview, "Overview", LIVE, body(&overview, &sections)))
 }
 
-/// The events of the page.
+/// Streams the events of the page.
 ///
 /// # Errors
 /// [`PageError`] when the key may not read the page, or there are too many streams.
@@ -79,7 +78,7 @@ fn events(overview: &Overview, sections: &[Section]) -> Vec<Event> {
     regions.into_iter().chain(points.iter().map(|point| Event::value("plot", point))).collect()
 }
 
-/// Says with which scopes the pages can be read, for a key that can read none.
+/// Explains which scopes each page requires, for a key that may read none.
 fn no_pages() -> Markup {
     let scopes = |section: Section| scopes_of(section).iter().map(|scope| scope.code());
     let row = |section: &Section| {

@@ -1,4 +1,4 @@
-//! The table of the processes, which overview and queues show.
+//! Table of processes, which the overview and the queues page share.
 
 use maud::{Markup, html};
 use postonce_schemas::json::{Overview, OverviewProcess};
@@ -7,7 +7,7 @@ use postonce_shared::domain::time::Timestamp;
 use crate::console::html::components::{Column, Tone, badge, empty, id, table, time};
 use crate::console::html::format::{self, counted};
 
-/// Seconds of a minute: the age of a process is shown in minutes, so that the table does not change every second.
+/// Seconds in a minute. Uptimes are in whole minutes, so that the table does not change every second.
 const MINUTE_S: u64 = 60;
 
 const COLUMNS: [Column<'_>; 7] = [
@@ -20,7 +20,7 @@ const COLUMNS: [Column<'_>; 7] = [
     Column::number("Gate epoch"),
 ];
 
-/// Returns the processes with their state, those that need attention first.
+/// Returns the table of processes. Processes that need attention come first.
 pub fn processes(overview: &Overview) -> Markup {
     if overview.processes.is_empty() {
         let help = html! { "No process has registered. Those that post do so when they start." };
@@ -51,7 +51,7 @@ pub fn silent(overview: &Overview) -> impl Iterator<Item = &OverviewProcess> {
     overview.processes.iter().filter(|process| !process.answers)
 }
 
-/// Returns how long a process has been running, in whole minutes after the first one.
+/// Describes how long a process has been running: in seconds during its first minute, then in whole minutes.
 fn uptime(process: &OverviewProcess, at: &str) -> Option<String> {
     let (started, now) = (Timestamp::parse(&process.started_at)?, Timestamp::parse(at)?);
     let seconds = now.since(started).as_secs();
@@ -87,7 +87,7 @@ fn row(process: &OverviewProcess, at: &str) -> Vec<Markup> {
     ]
 }
 
-/// Returns what stands in place of a value that a process did not report.
+/// Replaces a value that a process did not report.
 fn unknown() -> Markup {
     html! { span.muted { "not known" } }
 }
@@ -116,7 +116,7 @@ fn state(process: &OverviewProcess) -> Markup {
     }
 }
 
-/// Returns the number of different builds in words, if there are several.
+/// Returns the number of different builds, if there is more than one.
 fn several_builds(overview: &Overview) -> Option<String> {
     let builds = overview.processes.iter().filter(|process| process.answers);
     let mut builds: Vec<_> = builds.map(|process| (&process.version, &process.commit)).collect();

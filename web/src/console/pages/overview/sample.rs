@@ -1,9 +1,9 @@
-//! An overview for tests.
+//! Overviews for tests.
 
 use postonce_schemas::json::{Overview, OverviewProcess, OverviewQueue};
 use serde_json::{Value, json};
 
-/// Returns a bank without faults: the gate is released, two processes answer, and little waits.
+/// Returns a bank without problems: the gate is released, two processes answer, and little work waits.
 pub fn well() -> Overview {
     let activity = json!({
         "step_s": 2, "until": "2026-11-23T06:00:00.000Z", "accepted": [4, 5], "posted_immediately": [3, 3],
@@ -32,7 +32,7 @@ pub fn well() -> Overview {
     overview
 }
 
-/// Returns the same bank with a held gate, and 12 345 messages that wait.
+/// Returns the same bank with a held gate and 12 345 waiting messages.
 pub fn held() -> Overview {
     let mut overview = well();
     overview.gate.state = "held".into();
@@ -68,7 +68,7 @@ pub fn silent(id: &str) -> OverviewProcess {
     }
 }
 
-/// Returns a queue.
+/// Returns a queue of this depth.
 pub fn queue(name: &str, depth: u64) -> OverviewQueue {
     OverviewQueue {
         name: name.to_owned(),

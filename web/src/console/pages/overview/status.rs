@@ -1,4 +1,4 @@
-//! What is wrong now, and what to do about it.
+//! Current problems, with advice.
 
 use maud::{Markup, html};
 use postonce_schemas::json::{Gate, Overview, OverviewActivity, OverviewProcess};
@@ -9,14 +9,13 @@ use crate::console::html::components::{Tone, notice, time};
 use crate::console::html::format::{self, counted};
 use crate::console::html::shell::{Section, link};
 
-/// Something that an operator should know now.
 struct Finding {
     tone: Tone,
     title: String,
     help: Markup,
 }
 
-/// Returns what is wrong now, the worst first, or that nothing is.
+/// Returns the current problems, most severe first, or a notice that there are none.
 pub fn status(overview: &Overview, sections: &[Section]) -> Markup {
     let mut findings = findings(overview, sections);
     findings.sort_by_key(|finding| severity(finding.tone));
@@ -28,7 +27,7 @@ pub fn status(overview: &Overview, sections: &[Section]) -> Markup {
     }
 }
 
-/// Returns the position of a tone in the order of findings.
+/// Returns the sort position of a tone, most severe first.
 const fn severity(tone: Tone) -> u8 {
     match tone {
         Tone::Bad => 0,
@@ -55,7 +54,7 @@ fn findings(overview: &Overview, sections: &[Section]) -> Vec<Finding> {
     all.into_iter().flatten().collect()
 }
 
-/// Says what is not known although nothing is known to be wrong.
+/// Lists what is unknown, when no problem is known.
 fn unknowns(overview: &Overview) -> Markup {
     html! {
         @if overview.oldest_open_age_s.is_none() {
@@ -178,7 +177,7 @@ fn storage_errors(overview: &Overview) -> Option<Finding> {
     errors(&overview.activity, &overview.activity.storage_errors, (one, several), help)
 }
 
-/// Returns a finding if there were errors in the last minute. `one` and `several` name them in the singular and the plural.
+/// Returns a finding if there were errors in the last minute. `one` and `several` are their names in singular and plural.
 fn errors(
     activity: &OverviewActivity,
     counts: &[u64],

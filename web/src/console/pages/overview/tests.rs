@@ -1,4 +1,4 @@
-//! What the overview shows of a bank that is well, and of one that is not.
+//! Tests of the overview with and without problems.
 
 use postonce_schemas::json::OverviewProcess;
 

@@ -1,4 +1,4 @@
-//! The API keys of a partner: the list, the form for a new one, the page that shows it once, and revoking.
+//! API keys of a partner: the list, the form for a new key, the page that shows it once, and the revocation.
 
 use maud::{Markup, html};
 use postonce_schemas::json::{NewPartnerKey, Partner, PartnerKey};
@@ -17,18 +17,18 @@ use crate::console::html::forms::{
     Field, TextKind, checkbox, confirm, confirm_checkbox, form, row, submit, text_input,
 };
 
-/// Longest validity that the form takes, in days.
+/// Maximum validity that the form accepts, in days.
 const DAYS_MAX: u64 = 3_650;
 
-/// What was entered into the form for a new key.
+/// Values of the form for a new key.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Entered {
-    /// The scopes that were ticked.
+    /// Scopes that were ticked.
     pub scopes: Vec<Scope>,
     days: String,
 }
 
-/// What is wrong with it.
+/// Errors in the form for a new key.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Wrong {
     scopes: Option<&'static str>,
@@ -36,7 +36,7 @@ pub struct Wrong {
 }
 
 impl Entered {
-    /// Reads the form.
+    /// Takes the values of a submitted form.
     pub fn of_form(values: &Values) -> Self {
         let is_ticked = |scope: &Scope| values.text(&scope_name(*scope)) == "yes";
         Self {
@@ -45,10 +45,10 @@ impl Entered {
         }
     }
 
-    /// Returns the number of days until the key expires, if it shall.
+    /// Returns the number of days after which the key expires; `None` if it does not.
     ///
     /// # Errors
-    /// [`Wrong`] when something is missing or cannot be used.
+    /// [`Wrong`] when a value is missing or not valid.
     pub fn checked(&self) -> Result<Option<u64>, Wrong> {
         let days = match self.days.as_str() {
             "" => Ok(None),
@@ -70,12 +70,11 @@ impl Entered {
     }
 }
 
-/// The name of the box of a scope.
 fn scope_name(scope: Scope) -> String {
     format!("scope-{}", scope.code())
 }
 
-/// Returns the keys.
+/// Lists the keys of the partner.
 pub fn list_card(partner: &Partner, viewer: &Viewer<'_>) -> Markup {
     let head = [
         Column::text("Key id"),
@@ -128,7 +127,7 @@ fn expiry(key: &PartnerKey, validity: Validity) -> Markup {
     }
 }
 
-/// Returns the form for a new key, with what was entered before, if that was wrong.
+/// Returns the form for a new key. `before` has the refused values and their errors.
 pub fn add_card(partner: &Partner, viewer: &Viewer<'_>, before: Option<(&Entered, &Wrong)>) -> Markup {
     if partner.keys.len() >= ACTIVE_KEYS_MAX {
         let most = counted(ACTIVE_KEYS_MAX, "active key", "active keys");
@@ -163,7 +162,7 @@ fn checkbox_of(scope: Scope, is_ticked: bool) -> Markup {
     checkbox(&Field::new(&name, scope.code()).hint(&meaning), is_ticked)
 }
 
-/// Returns the only page that contains a new key.
+/// Returns the page of a new key, the only one that contains it.
 pub fn new_key(new: &NewPartnerKey) -> Markup {
     let path = partner_path(&new.partner_id);
     html! {
@@ -185,7 +184,7 @@ pub fn new_key(new: &NewPartnerKey) -> Markup {
     }
 }
 
-/// Returns the confirmation that revokes a key.
+/// Returns the confirmation of the revocation of a key.
 pub fn revoke_question(partner: &Partner, key_id: &str, viewer: &Viewer<'_>) -> Markup {
     let (name, path) = (&partner.partner_id, partner_path(&partner.partner_id));
     let Some(key) = partner.keys.iter().find(|key| key.key_id == key_id) else {

@@ -1,4 +1,4 @@
-//! The list of partners.
+//! List of partners.
 
 use maud::{Markup, html};
 use postonce_schemas::json::{Partner, PartnerPage, PartnerRate};
@@ -11,7 +11,7 @@ use crate::console::html::components::{Column, Tone, badge, empty, notice, pager
 use crate::console::html::format;
 use crate::console::html::shell::Section;
 
-/// Returns the page. `is_first` tells that it is the first one of the list.
+/// Returns the page. `is_first` tells whether it is the first page of the list.
 pub fn body(page: &PartnerPage, is_first: bool, now: Timestamp) -> Markup {
     if page.partners.is_empty() && is_first {
         return empty(
@@ -41,7 +41,7 @@ pub fn body(page: &PartnerPage, is_first: bool, now: Timestamp) -> Markup {
     }
 }
 
-/// Returns what needs attention on this page of the list.
+/// Returns a warning about partners on the page whose keys expire soon or have expired.
 fn attention(partners: &[Partner], now: Timestamp) -> Option<Markup> {
     let ends = |partner: &&Partner| {
         partner
@@ -83,7 +83,7 @@ fn row(partner: &Partner, now: Timestamp) -> Vec<Markup> {
     ]
 }
 
-/// Returns the status of a partner in a badge.
+/// Returns the status of a partner as a badge.
 pub fn status_badge(status: &str) -> Markup {
     badge(if status == "suspended" { Tone::Warning } else { Tone::Good }, status)
 }

@@ -1,4 +1,4 @@
-//! Partners: the list, one partner with its terms and keys, and the acts on them.
+//! Partners: the list, a partner with its terms and keys, and the acts on it.
 
 mod keys;
 mod list;
@@ -22,9 +22,7 @@ use crate::console::html::shell::Section;
 use crate::console::page_error::{PageError, unanswered};
 use crate::console::visitor::Visitor;
 
-/// Number of partners on a page.
 const PAGE_LEN: usize = 100;
-/// Length of a day, in seconds.
 const DAY_S: u64 = 86_400;
 
 /// Returns the address of the page of a partner.
@@ -32,7 +30,7 @@ pub fn partner_path(partner_id: &str) -> String {
     format!("{}/{}", Section::Partners.path(), encoded(partner_id))
 }
 
-/// The partners.
+/// Lists the partners.
 ///
 /// # Errors
 /// [`PageError`] with the problem that the API answers.
@@ -44,7 +42,7 @@ pub async fn list(visitor: Visitor) -> Result<HttpResponse, PageError> {
     Ok(visitor.page(Section::Partners, "Partners", list::body(&page, is_first, viewer(&visitor).now)))
 }
 
-/// A partner. The query can ask for the confirmation of an act.
+/// Shows a partner. The query can request the confirmation of an act.
 ///
 /// # Errors
 /// [`PageError`] with the problem that the API answers.
@@ -56,10 +54,10 @@ pub async fn show(visitor: Visitor) -> Result<HttpResponse, PageError> {
     Ok(visitor.page(Section::Partners, &title(&partner), body))
 }
 
-/// Suspends or resumes a partner. Its other terms stay as they are.
+/// Suspends or resumes a partner. Its other terms do not change.
 ///
 /// # Errors
-/// [`PageError`] when the operator did not confirm it, or the API refuses.
+/// [`PageError`] when the confirmation is missing, or the API refuses.
 pub async fn change(act: Act) -> Result<HttpResponse, PageError> {
     let visitor = &act.visitor;
     let (status, done) = match act.form.text("status") {
@@ -74,7 +72,7 @@ pub async fn change(act: Act) -> Result<HttpResponse, PageError> {
     let path = api_path(visitor);
     let (partner, etag): (Partner, _) = visitor.get_tagged(&path).await?;
     let etag = etag.ok_or_else(|| unanswered(&"a partner has no entity tag"))?;
-    // The API replaces the reach as a whole: with the tag, it is the reach that was read.
+    // The API replaces the reach as a whole. The entity tag ensures that the partner still has the reach that was read.
     let terms = json!({ "reach": partner.reach, "status": status });
     match visitor.attempt_if_match::<Partner>((Method::PUT, &path), Some(&terms), &etag).await? {
         Ok(changed) => Ok(visitor.see_other(&format!("{}?done={done}", partner_path(&changed.partner_id)))),
@@ -87,10 +85,10 @@ pub async fn change(act: Act) -> Result<HttpResponse, PageError> {
     }
 }
 
-/// Creates an API key. The answer is the only page that contains it.
+/// Creates an API key. Only the page in the response contains it.
 ///
 /// # Errors
-/// [`PageError`] when the API refuses. What is wrong with the form is shown in it.
+/// [`PageError`] when the API refuses. Errors in the form are shown in the form.
 pub async fn add_key(act: Act) -> Result<HttpResponse, PageError> {
     let visitor = &act.visitor;
     let viewer = viewer(visitor);
@@ -115,7 +113,7 @@ pub async fn add_key(act: Act) -> Result<HttpResponse, PageError> {
 /// Revokes an API key.
 ///
 /// # Errors
-/// [`PageError`] when the operator did not confirm it, or the API refuses.
+/// [`PageError`] when the confirmation is missing, or the API refuses.
 pub async fn revoke_key(act: Act) -> Result<HttpResponse, PageError> {
     act.check_confirmed(CONFIRMED)?;
     let visitor = &act.visitor;
@@ -125,7 +123,7 @@ pub async fn revoke_key(act: Act) -> Result<HttpResponse, PageError> {
     Ok(visitor.see_other(&format!("{}?done=revoked", partner_path(&changed.partner_id))))
 }
 
-/// Shows the page of the partner again, with what was entered and what is wrong with it.
+/// Shows the page of the partner again, with the submitted values and their errors.
 async fn form_again(visitor: &Visitor, entered: &Entered, wrong: &Wrong) -> Result<HttpResponse, PageError> {
     let partner: Partner = visitor.get(&api_path(visitor)).await?;
     let body = shown::form_again(&partner, &viewer(visitor), entered, wrong);

@@ -1,4 +1,4 @@
-//! One partner: its terms, its signature keys, and the confirmation of acts on it.
+//! Page of a partner: its terms, its keys, and the confirmation of acts on it.
 
 use maud::{Markup, html};
 use postonce_schemas::json::{Partner, PartnerAccount, PartnerSignatureKey};
@@ -18,7 +18,7 @@ use crate::console::html::forms::{confirm, confirm_checkbox, form, submit};
 use crate::console::html::shell::Section;
 use crate::console::pages::accounts::account_path;
 
-/// An act that the operator has to confirm.
+/// Act that awaits confirmation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Question {
     /// Suspend the partner.
@@ -30,7 +30,7 @@ pub enum Question {
 }
 
 impl Question {
-    /// Returns the act in a query, if it is possible in the present state of the partner.
+    /// Returns the act that a query requests, if it is possible in the current state of the partner.
     pub fn of_query(query: &Values, partner: &Partner) -> Option<Self> {
         let is_suspended = partner.status == "suspended";
         match query.text("confirm") {
@@ -65,7 +65,7 @@ pub fn body(partner: &Partner, viewer: &Viewer<'_>, question: Option<&Question>,
     }
 }
 
-/// Returns the page of the partner with the form first, because something in it is wrong.
+/// Returns the page of the partner with the form first, because its values were refused.
 pub fn form_again(
     partner: &Partner,
     viewer: &Viewer<'_>,
@@ -79,7 +79,7 @@ pub fn form_again(
     }
 }
 
-/// Returns the page below the messages, without the form for new keys.
+/// Returns the lower part of the page: terms, keys, signature keys and reach.
 fn rest(partner: &Partner, viewer: &Viewer<'_>, has_question: bool) -> Markup {
     html! {
         (card_with("Terms", status_badge(&partner.status), terms(partner, viewer, has_question)))
@@ -105,7 +105,7 @@ fn done_notice(partner: &Partner, done: &str) -> Option<Markup> {
     Some(notice(Tone::Good, &title, html! { p { (text) " " (everywhere) } }))
 }
 
-/// Returns what is wrong, or will be soon.
+/// Returns notices about current and imminent problems of the partner.
 fn state_notices(partner: &Partner, viewer: &Viewer<'_>) -> Markup {
     let validities: Vec<Validity> = partner.keys.iter().map(|key| Validity::of(key, viewer.now)).collect();
     let works = |validity: &Validity| *validity != Validity::Ended;
@@ -196,7 +196,7 @@ fn signature_card(partner: &Partner) -> Markup {
     )
 }
 
-/// Returns the users and accounts of a reach that names them.
+/// Lists the users and accounts of a reach that names them.
 fn reach_card(partner: &Partner) -> Markup {
     let users = partner.reach.users.as_deref().unwrap_or_default();
     let accounts = partner.reach.accounts.as_deref().unwrap_or_default();
@@ -220,7 +220,7 @@ fn reach_card(partner: &Partner) -> Markup {
     )
 }
 
-/// Returns the confirmation that suspends or resumes a partner.
+/// Returns the confirmation of suspending or resuming a partner.
 fn status_question(partner: &Partner, viewer: &Viewer<'_>, suspends: bool) -> Markup {
     let (name, path) = (&partner.partner_id, partner_path(&partner.partner_id));
     let (keys, reach) = (counted(partner.keys.len(), "API key", "API keys"), reach_in_words(&partner.reach));
@@ -257,12 +257,12 @@ fn status_question(partner: &Partner, viewer: &Viewer<'_>, suspends: bool) -> Ma
     confirm(&title, consequence, form(&path, viewer.csrf, fields))
 }
 
-/// Returns whether the viewer may resume a partner, as far as the scope decides, or it is not suspended.
+/// Returns whether the scopes of the viewer suffice to resume a partner, or it is not suspended.
 fn may_resume(partner: &Partner, viewer: &Viewer<'_>) -> bool {
     viewer.is_admin() || partner.resume_needs.as_deref().is_none_or(|needs| needs == Scope::Partners.code())
 }
 
-/// Returns whether a key of a partner has a scope.
+/// Returns whether any key of a partner has a scope.
 fn partner_has(partner: &Partner, scope: Scope) -> bool {
     let mut codes = partner.keys.iter().flat_map(|key| &key.scopes);
     codes.any(|code| Scope::from_code(code).is_some_and(|own| own.includes(scope)))

@@ -1,4 +1,4 @@
-//! Who looks at the pages of partners, and when; and words that they share.
+//! Rights of the viewer, and texts that the pages of partners share.
 
 use postonce_schemas::json::{PartnerKey, PartnerReach};
 use postonce_shared::domain::time::Timestamp;
@@ -6,21 +6,21 @@ use postonce_shared::domain::time::Timestamp;
 use crate::access::scopes::Scope;
 use crate::console::html::format::counted;
 
-/// A key that expires within this time is shown as one that needs attention, in seconds.
+/// Remaining validity below which a key needs attention, in seconds.
 const EXPIRES_SOON_S: u64 = 14 * 86_400;
 
-/// The operator, as far as the pages depend on it.
+/// Signed-in operator on the pages of partners.
 #[derive(Debug, Clone)]
 pub struct Viewer<'a> {
-    /// The token of its forms.
+    /// Token for forms.
     pub csrf: &'a str,
-    /// The partner of its key.
+    /// Id of the partner that owns the viewer's key.
     pub partner: &'a str,
-    /// Its key.
+    /// Id of the viewer's key.
     pub key_id: &'a str,
-    /// The scopes that it can give to keys of other partners.
+    /// Scopes that the viewer can grant to keys of other partners.
     pub grants: Vec<Scope>,
-    /// The time.
+    /// Current time.
     pub now: Timestamp,
 }
 
@@ -31,21 +31,21 @@ impl Viewer<'_> {
     }
 }
 
-/// How long a key is still valid.
+/// Remaining validity of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Validity {
-    /// It does not expire.
+    /// The key does not expire.
     Unlimited,
-    /// It expires, but not soon.
+    /// The key expires, but not soon.
     Limited,
-    /// It expires soon: the seconds that are left.
+    /// The key expires soon: remaining seconds.
     EndsSoon(u64),
-    /// It has expired.
+    /// The key has expired.
     Ended,
 }
 
 impl Validity {
-    /// Returns the validity of a key. A time that cannot be read counts as one that has passed.
+    /// Returns the validity of a key. An expiry that cannot be parsed counts as past.
     pub fn of(key: &PartnerKey, now: Timestamp) -> Self {
         let Some(expires_at) = &key.expires_at else { return Self::Unlimited };
         let left = Timestamp::parse(expires_at).map_or(0, |at| at.since(now).as_secs());
@@ -57,7 +57,7 @@ impl Validity {
     }
 }
 
-/// Describes a reach in a few words.
+/// Describes a reach.
 pub fn reach_in_words(reach: &PartnerReach) -> String {
     if reach.everything == Some(true) {
         return "every account of the bank".to_owned();
@@ -85,7 +85,7 @@ pub mod tests {
 
     use super::*;
 
-    /// Returns the partner `shop` with these members.
+    /// Returns the partner `shop` with changed members.
     pub fn shop(changes: &Value) -> Partner {
         let mut partner = json!({
             "partner_id": "shop", "status": "active", "reach": { "everything": true }, "signature_required": false,
@@ -96,7 +96,7 @@ pub mod tests {
         serde_json::from_value(partner).unwrap()
     }
 
-    /// Returns a key that expires at this time.
+    /// Returns a key with this expiry.
     pub fn key(id: &str, expires_at: Option<&str>) -> Value {
         let mut key = json!({
             "key_id": id, "scopes": ["deposit", "read"], "created_at": "2026-11-01T08:00:00.000Z",
@@ -108,7 +108,7 @@ pub mod tests {
         key
     }
 
-    /// Returns the operator `ops`, who can give these scopes.
+    /// Returns the viewer of the partner `ops` who can grant these scopes.
     pub fn viewer(grants: &[Scope]) -> Viewer<'static> {
         let now = Timestamp::parse("2026-11-21T08:00:00Z").unwrap();
         Viewer { csrf: "token", partner: "ops", key_id: "0000111122223333", grants: grants.to_vec(), now }

@@ -1,4 +1,4 @@
-//! The queues of work, the number of workers that is wanted for it, and the processes.
+//! Page of the work queues: the queues, the wanted number of workers, and the processes.
 
 mod scaling;
 #[cfg(test)]
@@ -16,7 +16,6 @@ use crate::console::live::{Event, stream};
 use crate::console::page_error::PageError;
 use crate::console::visitor::Visitor;
 
-/// The address of the events.
 const LIVE: &str = "/console/live/queues";
 
 const COLUMNS: [Column<'_>; 6] = [
@@ -28,7 +27,7 @@ const COLUMNS: [Column<'_>; 6] = [
     Column::text("Assigned to"),
 ];
 
-/// The page.
+/// Shows the page.
 ///
 /// # Errors
 /// [`PageError`] with the problem that the API answers.
@@ -37,7 +36,7 @@ pub async fn show(visitor: Visitor) -> Result<HttpResponse, PageError> {
     Ok(visitor.live_page(Section::Queues, "Queues", LIVE, body(&overview, &visitor.sections())))
 }
 
-/// The events of the page.
+/// Streams the events of the page.
 ///
 /// # Errors
 /// [`PageError`] when the key may not read the page, or there are too many streams.
@@ -66,7 +65,7 @@ fn events(overview: &Overview, sections: &[Section]) -> Vec<Event> {
     ]
 }
 
-/// Says that all work waits, while the gate is held.
+/// Returns a notice that all work waits, while the gate is held.
 fn gate(overview: &Overview, sections: &[Section]) -> Markup {
     let help = html! {
         p {
@@ -79,7 +78,6 @@ fn gate(overview: &Overview, sections: &[Section]) -> Markup {
     }
 }
 
-/// Returns the queues, the longest first.
 fn queues(overview: &Overview) -> Markup {
     let as_of = html! {
         (counted(depth(overview), "message", "messages")) ", as of " (time(&overview.queues_read_at))
@@ -112,7 +110,7 @@ fn queues(overview: &Overview) -> Markup {
     card_with("Queues", as_of, body)
 }
 
-/// Returns the cells of a queue. `all_answer` is false if a process did not answer: the queue may be assigned to it.
+/// Returns the cells of a queue. If `all_answer` is `false`, the queue may be assigned to a process that did not answer.
 fn row(queue: &OverviewQueue, all_answer: bool) -> Vec<Markup> {
     let OverviewQueue { name, depth, oldest_age_s, oldest_age_known, messages_leased, .. } = queue;
     let (active, max) = (queue.active_receivers.into(), queue.receivers_max.into());

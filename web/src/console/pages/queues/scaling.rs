@@ -1,4 +1,4 @@
-//! The number of workers that is wanted, in words: how many, why, and what to do.
+//! Explains the wanted number of workers and what to do about it.
 
 use maud::{Markup, html};
 use postonce_schemas::json::{Overview, Scale};
@@ -7,14 +7,14 @@ use crate::console::html::components::{Tone, badge, card_with, definition};
 use crate::console::html::format::{count, counted, duration_s};
 use crate::console::pages::overview::is_held;
 
-/// Which rule decides the wanted number.
+/// Rule that determines the wanted number of workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Because {
     Maximum,
     Minimum,
     Schedule,
     Backlog,
-    /// Nothing waits, and no worker is needed.
+    /// No work waits, and no worker is needed.
     Nothing,
 }
 
@@ -46,7 +46,7 @@ impl Because {
     }
 }
 
-/// Returns how many workers are wanted, why, and what to do.
+/// Explains the wanted number of workers, its reasons, and what to do.
 pub fn advice(overview: &Overview) -> Markup {
     let (scale, running) = (&overview.scale, overview.workers_running);
     let wanted = scale.workers_wanted;

@@ -1,4 +1,4 @@
-//! What the page shows of queues.
+//! Tests of the page of the work queues.
 
 use super::super::overview::sample::{held, queue, well};
 use super::*;
