@@ -42,7 +42,7 @@ pub fn privileged(name: &str, program: &str, hint: &str) -> Launch {
     if is_root() {
         return Launch::of(name, program, Path::new("/"));
     }
-    // `-n` never asks for a password, which nobody may be there to enter.
+    // `-n` never asks for a password, because tests run unattended.
     assert!(succeeds("sudo", &["-n", "true"]), "{hint}");
     Launch::of(format!("sudo {name}"), "sudo", Path::new("/")).arguments(["-n", program])
 }

@@ -103,7 +103,7 @@ pub fn memory_kib(pid: u32) -> u64 {
 /// Returns the peak resident memory of a process, in KiB.
 ///
 /// # Panics
-/// As [`memory_kib`].
+/// Same as [`memory_kib`].
 pub fn memory_peak_kib(pid: u32) -> u64 {
     kib(pid, "VmHWM:")
 }

@@ -56,7 +56,7 @@ impl RawConnection {
     /// Like [`Self::open`], from another address of this machine, which are all addresses in 127.0.0.0/8.
     ///
     /// # Panics
-    /// As [`Self::open`].
+    /// Same as [`Self::open`].
     pub async fn open_from(client: Ipv4Addr, address: &str) -> Self {
         let address: SocketAddr =
             address.strip_prefix("http://").unwrap_or(address).parse().expect("an address");

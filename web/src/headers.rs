@@ -23,7 +23,7 @@ pub const TRACEPARENT: &str = "traceparent";
 pub const TRACERESPONSE: HeaderName = HeaderName::from_static("traceresponse");
 /// Request id. Clients and proxies may send one; the response has the id in use.
 pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-/// Longest wait that a client can request, in seconds.
+/// Maximum wait time that a client can request, in seconds.
 pub const WAIT_S_MAX: u64 = 30;
 
 /// Parses `Idempotency-Key`: a UUID, bare or as a string of RFC 8941.

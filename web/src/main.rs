@@ -212,8 +212,8 @@ async fn run(cli: Cli, matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns where the web process with this configuration listens. Prefers the address for operators, which needs no client
-/// certificate.
+/// Returns where the web process with this configuration listens. Prefers the address for operators, as plain HTTP without
+/// client certificates.
 ///
 /// # Errors
 /// When every client needs a certificate, which this command does not have.

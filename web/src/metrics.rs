@@ -1,4 +1,4 @@
-//! Prometheus metrics. A scrape does not access the store.
+//! Prometheus metrics. Collecting them does not access the store.
 
 use std::collections::BTreeSet;
 use std::fmt;

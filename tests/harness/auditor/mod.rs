@@ -5,7 +5,7 @@
 //!
 //! 1. Each transaction is final once: either on the statement or among the rejected transactions.
 //! 2. Every acknowledged transaction exists with the requested content, and no other transaction exists.
-//! 3. A final answer never changes.
+//! 3. A final response never changes.
 //! 4. Sequences have no gaps, balances add up from zero, and the journal is one chain of hashes.
 //! 5. Order numbers are unique over all accounts, and their check digits are right.
 //! 6. No withdrawal exceeded the overdraft limit, and no withdrawal was rejected that the account could pay at that time.

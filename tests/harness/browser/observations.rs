@@ -46,9 +46,8 @@ impl Browser {
         Ok(entries.iter().map(line).collect())
     }
 
-    /// Returns the completed requests of the current page: first its own, with the address after redirects, then those of its
-    /// resources. The number is the size of the response with its headers in bytes; 0 if it came from the cache or from another
-    /// origin.
+    /// Returns the completed requests of the current page: first the page, with its address after redirects, then its resources.
+    /// The number is the size of the response with its headers in bytes; 0 if it came from the cache or from another origin.
     pub async fn requests(&self) -> Vec<(String, u64)> {
         let script = "return ['navigation', 'resource'].flatMap(type => performance.getEntriesByType(type))
             .map(entry => [entry.name, entry.transferSize]);";

@@ -80,7 +80,7 @@ impl XmlValidator {
 
 impl ValidatorProcess {
     fn send(&mut self, request: &Value) -> Value {
-        // One request at a time, on one line. The answer is also one line.
+        // One request at a time. Requests and responses are one line each.
         let sent = writeln!(self.requests, "{request}").and_then(|()| self.requests.flush());
         let mut line = String::new();
         let received = sent.and_then(|()| self.answers.read_line(&mut line));

@@ -2,7 +2,7 @@
 //! the store after every write. The first finding ends the run, so a failure shows the first wrong step and not its
 //! consequences.
 //!
-//! What the auditor checks, by the number of the invariant:
+//! Checks, by the number of the invariant:
 //!
 //! 1. An entry belongs to a transaction that was accepted and is not final yet, and the row agrees with the entry.
 //! 2. An acknowledged transaction has a row in the log, and has work on a queue or in an open dead letter until it is final.

@@ -12,7 +12,7 @@ use super::ports::{StoreConnection, short};
 /// Sends a commit that inserts its transactions.
 ///
 /// # Errors
-/// As [`Network::request`].
+/// Same as [`Network::request`].
 pub async fn post_at_once(
     connection: &StoreConnection,
     commit: &AccountCommit,

@@ -82,7 +82,7 @@ impl StoreConnection {
     /// Sends a request to the store.
     ///
     /// # Errors
-    /// As [`Network::request`].
+    /// Same as [`Network::request`].
     pub async fn request<T: Send + 'static>(
         &self,
         request: StoreRequest,

@@ -87,7 +87,7 @@ fn rate(batch: &Batch, now: Timestamp) -> Option<(u64, Timestamp)> {
     Some((per_second, now.after(Duration::from_millis(left_ms))))
 }
 
-/// The format of the results that a request asks for, and where they start.
+/// The format and the first line of the results that a client requests.
 pub struct WantedResults {
     format: ResultFormat,
     /// Number of the last line that the client has.

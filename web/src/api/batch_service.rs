@@ -158,7 +158,7 @@ impl BatchService {
     /// Like [`Self::page_of`], for the open batches of all partners, ordered by partner and id. Omits damaged records.
     ///
     /// # Errors
-    /// As [`Self::page_of`].
+    /// Same as [`Self::page_of`].
     pub async fn page_of_open(
         &self,
         page: &PageQuery,

@@ -80,7 +80,7 @@ impl PageQuery {
     /// Like [`Self::position`], for a listing with the last item first: returns the sequence before which the page starts.
     ///
     /// # Errors
-    /// As [`Self::position`].
+    /// Same as [`Self::position`].
     pub fn before(&self, listing: &str) -> Result<Option<u64>, ApiError> {
         let before = self.position(listing)?.map(|sequence| sequence.parse()).transpose();
         before.map_err(|_| ApiError::cursor_invalid())

@@ -119,7 +119,7 @@ pub fn is_of_chunk(commit: &AccountCommit) -> bool {
 /// Sends a commit of a chunk.
 ///
 /// # Errors
-/// As [`Network::request`].
+/// Same as [`Network::request`].
 pub async fn post(connection: &StoreConnection, commit: &AccountCommit) -> Result<Committed, StoreFault> {
     let kept = commit.clone();
     let names: Vec<String> = commit.outcomes().map(|(key, _)| short(key)).collect();
@@ -148,7 +148,7 @@ pub async fn post(connection: &StoreConnection, commit: &AccountCommit) -> Resul
 /// Sends the rejections of items of an account that does not exist.
 ///
 /// # Errors
-/// As [`Network::request`].
+/// Same as [`Network::request`].
 pub async fn reject(
     connection: &StoreConnection,
     commit: &UnknownAccountCommit,

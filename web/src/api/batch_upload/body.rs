@@ -66,8 +66,8 @@ impl Read for ChannelReader {
     }
 }
 
-/// Sends the body to its reader, and verifies its digest at the end. The reader cannot distinguish an interrupted body from
-/// a complete one; this function returns the error.
+/// Sends the body to its reader, and verifies its digest at the end. For the reader, an interrupted body just ends; the error
+/// is returned here.
 ///
 /// # Errors
 /// [`ApiError`] with status 400, 401 or 408.

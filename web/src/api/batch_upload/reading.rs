@@ -166,7 +166,7 @@ impl Pace {
     /// Counts bytes before decompression.
     ///
     /// # Errors
-    /// As [`Self::resume`].
+    /// Same as [`Self::resume`].
     pub(super) fn received(&self, bytes: usize) -> Result<(), Stopped> {
         self.count(&self.progress.received_bytes, bytes)
     }
@@ -174,7 +174,7 @@ impl Pace {
     /// Counts bytes after decompression.
     ///
     /// # Errors
-    /// As [`Self::resume`].
+    /// Same as [`Self::resume`].
     pub(super) fn expanded(&self, bytes: usize) -> Result<(), Stopped> {
         self.count(&self.progress.expanded_bytes, bytes)
     }

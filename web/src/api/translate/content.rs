@@ -84,7 +84,7 @@ pub fn batch_item(mut members: Members) -> Result<BatchItem, ApiError> {
 /// Parses the terms in a request to open an account.
 ///
 /// # Errors
-/// As [`instruction`].
+/// Same as [`instruction`].
 pub fn account_terms(document: &InboundDocument) -> Result<AccountTerms, ApiError> {
     let mut members = document.members(Shape::Opening)?;
     let wire::OpenAccountRequest { currency, overdraft_limit, holder } = members.read()?;
@@ -106,7 +106,7 @@ pub fn account_terms(document: &InboundDocument) -> Result<AccountTerms, ApiErro
 /// Parses the changes in a request to change an account.
 ///
 /// # Errors
-/// As [`instruction`].
+/// Same as [`instruction`].
 pub fn account_change(document: &InboundDocument) -> Result<AccountChange, ApiError> {
     let mut members = document.members(Shape::Change)?;
     let wire::ChangeAccountRequest { overdraft_limit, status, holder } = members.read()?;
@@ -134,7 +134,7 @@ pub(super) fn known<T>(code: Option<String>, of_code: impl Fn(&str) -> Option<T>
 /// Parses the requested state of the gate, and its reason. A scheduled release must be later than `now`.
 ///
 /// # Errors
-/// As [`instruction`], and with status 415 for a format other than JSON.
+/// Same as [`instruction`], and with status 415 for a format other than JSON.
 pub fn gate_change(
     document: &InboundDocument,
     now: Timestamp,

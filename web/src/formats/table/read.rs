@@ -12,7 +12,7 @@ use crate::error::{ApiError, Code};
 use crate::formats::is_reserved_namespace;
 use crate::formats::members::Members;
 
-/// The namespace of `xsi:schemaLocation`, the only attribute that is accepted.
+/// Namespace of `schemaLocation` and `noNamespaceSchemaLocation`, the only attributes that are accepted.
 const SCHEMA_INSTANCE: &str = "http://www.w3.org/2001/XMLSchema-instance";
 
 /// Parses a body as XML.
