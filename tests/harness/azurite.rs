@@ -9,7 +9,6 @@ use tempfile::TempDir;
 use crate::process::{Launch, Process};
 use crate::{azurite_install, wait};
 
-/// Account name of Azurite.
 const ACCOUNT: &str = "devstoreaccount1";
 /// Published key of the account, which is not a secret.
 pub const KEY: &str =

@@ -23,7 +23,6 @@ use crate::wait;
 
 /// Maximum time of a command in a container.
 const COMMAND_TIME_MAX: Duration = Duration::from_secs(30);
-/// Number of the signal SIGKILL.
 const SIGKILL: i32 = 9;
 /// Exit status of a program whose child process was ended by SIGKILL: 128 plus the number of the signal.
 const CHILD_KILLED: i32 = 137;
@@ -199,7 +198,6 @@ fn crun(state: &Path) -> [OsString; 5] {
     ["crun".into(), "--root".into(), state.into(), "--cgroup-manager".into(), "disabled".into()]
 }
 
-/// Returns the texts of a list.
 fn strings(list: &Value) -> Vec<String> {
     texts(list).map(str::to_owned).collect()
 }

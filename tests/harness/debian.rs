@@ -8,7 +8,6 @@ use std::time::Duration;
 use crate::process::{Launch, succeeds};
 use crate::workspace;
 
-/// Maximum time to download a package.
 const GET_TIME_MAX: Duration = Duration::from_secs(300);
 
 /// Downloads and unpacks packages into the current directory.

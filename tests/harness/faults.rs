@@ -46,7 +46,6 @@ pub fn crashing(store: Store, point: CrashPoint) -> Store {
     with_fault(store, PortFault::DiesAt(point))
 }
 
-/// Ends this process with SIGKILL.
 fn die() -> ! {
     let pid = std::process::id().to_string();
     drop(Command::new("sh").args(["-c", r#"kill -KILL "$1""#, "kill", &pid]).status());

@@ -10,7 +10,6 @@ use serde_json::{Value, json};
 
 use crate::prelude::*;
 
-/// Path of the gate.
 const PATH: &str = "/v1/admin/gate";
 
 impl Client {

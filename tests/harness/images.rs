@@ -28,7 +28,6 @@ pub const VERSION: &str = "1.2.3";
 /// Revision in the labels of the images.
 pub const REVISION: &str = "0123456789abcdef0123456789abcdef01234567";
 
-/// Maximum time to install the packages.
 const INSTALL_TIME_MAX: Duration = Duration::from_secs(300);
 /// Maximum time of one step, on a machine that runs other tests.
 const STEP_TIME_MAX: Duration = Duration::from_secs(180);

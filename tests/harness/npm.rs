@@ -7,7 +7,6 @@ use crate::installation::install_once;
 use crate::process::{Launch, succeeds};
 use crate::workspace;
 
-/// Maximum duration of the installation.
 const INSTALL_TIME_MAX: Duration = Duration::from_secs(600);
 
 /// Tools that check and generate TypeScript clients.

@@ -186,7 +186,6 @@ impl Drop for Postgres {
     }
 }
 
-/// Runs a program to completion.
 fn run(launch: &Launch) {
     let (status, output) = launch.run(wait::TIMEOUT);
     assert!(

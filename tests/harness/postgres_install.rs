@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use crate::{debian, workspace};
 
-/// Maximum duration of the installation.
 const INSTALL_TIME_MAX: Duration = Duration::from_secs(600);
 /// Directory with one subdirectory per version on Debian.
 const VERSIONS: &str = "/usr/lib/postgresql";

@@ -176,7 +176,6 @@ fn kind(labels: &str) -> String {
     format!("{}/{}", text("service"), text("operation"))
 }
 
-/// Returns the value of a label.
 fn value<'a>(labels: &'a str, label: &str) -> Option<&'a str> {
     labels.split(',').find_map(|pair| {
         let (name, quoted) = pair.split_once('=')?;

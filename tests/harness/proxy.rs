@@ -15,7 +15,6 @@ use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// Size of the copy buffer.
 const BUFFER_BYTES: usize = 16 << 10;
 
 /// How the proxy handles connections.

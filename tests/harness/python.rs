@@ -7,7 +7,6 @@ use crate::installation::install_once;
 use crate::process::{Launch, succeeds};
 use crate::workspace;
 
-/// Maximum duration of the installation.
 const INSTALL_TIME_MAX: Duration = Duration::from_secs(600);
 /// Names of Python to try, in this order. The first one that is new enough is used.
 const PYTHONS: [&str; 4] = ["python3", "python3.13", "python3.12", "python3.11"];

@@ -7,7 +7,6 @@ use std::time::Duration;
 use crate::debian;
 use crate::process::succeeds;
 
-/// Maximum time to install the package.
 const INSTALL_TIME_MAX: Duration = Duration::from_secs(300);
 const INSTALL: &str =
     "apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends systemd";

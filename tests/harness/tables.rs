@@ -133,7 +133,6 @@ impl AzuriteTables {
     }
 }
 
-/// Returns the path of a row.
 fn place(table: &str, row: &Value) -> String {
     let key = |name: &str| row.get(name).and_then(Value::as_str).expect("a row has keys");
     format!("{table}(PartitionKey='{}',RowKey='{}')", key("PartitionKey"), key("RowKey"))

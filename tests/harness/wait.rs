@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 /// does not wait that long.
 pub const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Pause between two checks.
 const POLL_INTERVAL: Duration = Duration::from_millis(15);
 
 /// Returns the result of `check` as soon as it is `Ok`. `Err` describes the current state.

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use crate::{debian, workspace};
 
-/// Maximum duration of the installation.
 const INSTALL_TIME_MAX: Duration = Duration::from_secs(600);
 
 /// Installs the packages, and a font, without which Chromium shows no text.

@@ -57,7 +57,6 @@ const READY_TIME_MAX: Duration = Duration::from_secs(60);
 const EMPTY_TIME_MAX: Duration = Duration::from_secs(40 * 60);
 /// Maximum time until all transactions are final after that.
 const FINAL_TIME_MAX: Duration = Duration::from_secs(120);
-/// Interval of progress reports.
 const REPORT_INTERVAL: Duration = Duration::from_millis(250);
 /// Prefixes of the reasons of dead letters that only kills cause: for single requests, and for batches.
 const KILLED_TOO_OFTEN: [&str; 2] =

@@ -2,7 +2,6 @@
 
 use std::cell::Cell;
 
-/// The phases of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     /// Faults are injected, and partners send new requests.

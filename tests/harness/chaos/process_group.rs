@@ -59,7 +59,6 @@ impl ProcessSpec {
     }
 }
 
-/// A slot for a process.
 #[derive(Debug)]
 struct ProcessSlot {
     name: String,

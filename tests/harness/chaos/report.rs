@@ -46,7 +46,6 @@ impl Report {
         )
     }
 
-    /// Writes the faults of the storage.
     fn write_storage(&self, locks_held: u64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.store_kind == StoreKind::Sqlite {
             return writeln!(f, "  storage       another connection held the lock {locks_held} times");

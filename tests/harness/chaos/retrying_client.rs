@@ -15,7 +15,6 @@ use crate::prelude::*;
 const ATTEMPT_TIME_MAX: Duration = Duration::from_secs(8);
 /// Maximum time until a request has a response.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(180);
-/// Pause between two attempts, in milliseconds.
 const RETRY_DELAY_MS: std::ops::Range<u64> = 10..250;
 
 /// Reason why a request was not sent.

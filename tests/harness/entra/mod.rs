@@ -28,7 +28,6 @@ use crate::service::Settings;
 use issuer::Issuer;
 use server::Server;
 
-/// Tenant of all identities.
 const TENANT: &str = "00000000-0000-4000-8000-00000000000a";
 
 /// An identity of processes in Entra ID.

@@ -27,7 +27,6 @@ const PIPELINED: usize = 64;
 const AT_ONCE: usize = 64;
 /// Interval at which a client checks whether the flood is over.
 const PATIENCE: Duration = Duration::from_millis(200);
-/// Pause before a connection is reopened.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Target of a flood.

@@ -123,7 +123,6 @@ impl RawRequest {
         Self { line: format!("{method} {path} HTTP/1.1"), headers, body }
     }
 
-    /// Sets a header.
     fn with(mut self, name: &'static str, value: &str) -> Self {
         self = self.without(name);
         self.headers.push((name, value.to_owned()));

@@ -34,11 +34,9 @@ const BURST_MAX: usize = 60;
 const LARGE_BURST: usize = 180;
 /// Minimum number of accounts before other requests are sent.
 const ACCOUNTS_MIN: usize = 3;
-/// Maximum number of accounts.
 const ACCOUNTS_MAX: usize = 60;
 /// Number of lines of a statement to read and compare.
 const STATEMENT_LINES: usize = 100;
-/// Overdraft limits of the accounts.
 const OVERDRAFTS: [&str; 3] = ["0.00", "50.00", "500.00"];
 
 /// A submission to an account, with its id.
@@ -105,7 +103,6 @@ impl<'a> Partner<'a> {
         }
     }
 
-    /// Opens an account, and returns it.
     async fn open_account(&mut self) -> Option<AccountKey> {
         let account =
             AccountKey { user: UserId::from_uuid(self.uuid()), account: AccountId::from_uuid(self.uuid()) };

@@ -18,7 +18,6 @@ pub struct Sent {
 }
 
 impl Sent {
-    /// Returns the number of lines.
     fn lines(&self) -> u32 {
         u32::try_from(self.items.len().saturating_add(self.invalid.len())).unwrap_or(u32::MAX)
     }

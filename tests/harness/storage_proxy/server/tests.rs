@@ -8,7 +8,6 @@ use super::*;
 use crate::storage_proxy::storage_fault::{FaultInjector, RequestTraits};
 use hyper::header::IF_MATCH;
 
-/// The body of the service's response.
 const BODY: &str = "the answer";
 
 /// Status and body of a complete response; `None` for any other result.

@@ -13,7 +13,6 @@ use crate::api::negotiate;
 use crate::error::{ApiError, Code};
 use crate::formats::items::{ITEM_FORMATS, ItemFormat};
 
-/// Size of the parser's buffer.
 const BUFFER_BYTES: usize = 64 * 1024;
 /// Maximum window of a zstd body, as a power of two: 8 MiB, which RFC 8878 recommends to support.
 const WINDOW_LOG_MAX: u32 = 23;

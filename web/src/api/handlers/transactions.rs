@@ -105,7 +105,6 @@ pub async fn statement(
     Ok(reply.with_body(HttpResponse::Ok(), body))
 }
 
-/// The reader of a statement.
 #[derive(Clone, Copy)]
 struct Reader<'a> {
     view: View<'a>,

@@ -69,7 +69,6 @@ pub enum Broken {
     Form(String),
 }
 
-/// Result of opening a document.
 type Opened = Result<Box<dyn Items>, Broken>;
 
 /// A format of batch documents.
