@@ -2,8 +2,8 @@
 
 use utoipa::IntoParams;
 
-/// Declares parameters for the OpenAPI document. The structs are never instantiated: handlers parse parameters separately,
-/// in the order of the checks.
+/// Declares parameters for the document. The handlers parse them separately, in the order of the checks, so these
+/// structs are never instantiated.
 macro_rules! parameters {
     ($($(#[$attribute:meta])* $name:ident { $($(#[$field_attribute:meta])* $field:ident: $type:ty,)* })*) => {$(
         #[derive(IntoParams)]
