@@ -1,4 +1,4 @@
-//! Collects the effects of attacks, so that a test with many variants reports every variant that succeeded.
+//! Collects the effects of attacks, so that a test with many variants reports each one that succeeded.
 
 use std::fmt::Debug;
 
@@ -11,7 +11,7 @@ use crate::verify::verify;
 /// Everything that the API returns about a transaction and its account.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Snapshot {
-    /// The body of the answer, byte for byte.
+    /// The body of the response, byte for byte.
     pub transaction: String,
     /// The balance of the account.
     pub balance: String,
@@ -47,7 +47,7 @@ impl AttackFindings {
         self.check(&format!("{what}\n    found    {found:?}\n    expected {expected:?}"), found == expected);
     }
 
-    /// Adds a finding unless a regular deposit of 1.00 is posted and results in that balance.
+    /// Adds a finding unless a regular deposit of 1.00 is posted and the account then has the expected balance.
     pub async fn check_posting(&mut self, what: &str, client: &Client, account: AccountKey, balance: &str) {
         let deposit = client.submission(account, fresh_id(), &Submission::deposit("1.00"));
         let answer = client.send(deposit.header("Prefer", "wait=20")).await;

@@ -1,5 +1,5 @@
-//! Azurite, the emulator of Azure Storage. One instance is shared by the tests of a process, each of which
-//! has its own name prefix. A test can also have a private instance, which it stops and starts again.
+//! Azurite, the emulator of Azure Storage. The tests of a process share one instance, and each test has its own name prefix.
+//! A test can also have a private instance, which it can stop and restart.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -9,20 +9,19 @@ use tempfile::TempDir;
 use crate::process::{Launch, Process};
 use crate::{azurite_install, wait};
 
-/// The fixed account of Azurite.
 const ACCOUNT: &str = "devstoreaccount1";
-/// Its published key, which is not a secret.
+/// Published key of the account, which is not a secret.
 pub const KEY: &str =
     "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
 
-/// The ports of the three services on loopback.
+/// Loopback ports of the three services.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ports {
-    /// Large bodies.
+    /// Port of the blob service.
     pub blob: u16,
-    /// Messages.
+    /// Port of the queue service.
     pub queue: u16,
-    /// Rows.
+    /// Port of the table service.
     pub table: u16,
 }
 
@@ -30,7 +29,7 @@ impl Ports {
     /// Ports that the operating system chooses.
     const FREE: Self = Self { blob: 0, queue: 0, table: 0 };
 
-    /// The connection string for services at these ports over TLS, without a secret.
+    /// Returns the connection string for the services at these ports over TLS, without a secret.
     pub fn secure_endpoints(self) -> String {
         let Self { blob, queue, table } = self;
         let endpoint =
@@ -38,7 +37,7 @@ impl Ports {
         format!("{}{}{}", endpoint("Blob", blob), endpoint("Queue", queue), endpoint("Table", table))
     }
 
-    /// The connection string for services at these ports.
+    /// Returns the connection string for the services at these ports.
     pub fn connection_string(self) -> String {
         let Self { blob, queue, table } = self;
         let endpoint =
@@ -55,40 +54,40 @@ impl Ports {
 /// Where Azurite stores its data.
 #[derive(Debug)]
 enum Persistence {
-    /// In memory; the data is lost when it stops.
+    /// In memory; the data is lost when the process stops.
     Memory,
     /// In a directory, which is deleted when this value is dropped.
     Directory(TempDir),
 }
 
-/// The certificate of an instance, and its key.
+/// The certificate of an instance, and its private key.
 #[derive(Debug)]
 struct TlsFiles {
     certificate: PathBuf,
     key: PathBuf,
 }
 
-/// A running Azurite, or a stopped one that can be started again on the same ports.
+/// A running Azurite, or a stopped one that can be restarted on the same ports.
 #[derive(Debug)]
 pub struct Azurite {
     ports: Ports,
     program: PathBuf,
     persistence: Persistence,
-    /// The certificate, if it listens over TLS and accepts tokens.
+    /// The certificate, if the instance listens over TLS and accepts tokens.
     tls: Option<TlsFiles>,
-    /// The keys of the account, instead of the published one.
+    /// The account keys, if they replace the published one.
     keys: Vec<String>,
     process: Option<Process>,
 }
 
 impl Azurite {
-    /// The instance that the tests of this process share.
+    /// Returns the instance that the tests of this process share.
     pub fn shared() -> &'static Self {
         static SHARED: OnceLock<Azurite> = OnceLock::new();
         SHARED.get_or_init(|| Self::start(Persistence::Memory, None))
     }
 
-    /// A private instance that keeps its data between [`Self::stop`] and [`Self::resume`].
+    /// Starts a private instance that keeps its data between [`Self::stop`] and [`Self::resume`].
     pub fn private() -> Self {
         Self::start(
             Persistence::Directory(TempDir::with_prefix("postonce-azurite-").expect("a directory")),
@@ -96,12 +95,12 @@ impl Azurite {
         )
     }
 
-    /// A private instance that keeps its data in memory, as the shared one does.
+    /// Starts a private instance that keeps its data in memory.
     pub fn private_in_memory() -> Self {
         Self::start(Persistence::Memory, None)
     }
 
-    /// A private instance in memory that listens over TLS and accepts tokens of Microsoft Entra ID.
+    /// Starts a private instance in memory that listens over TLS and accepts tokens of Microsoft Entra ID.
     pub fn with_tokens(certificate: &Path, key: &Path) -> Self {
         let tls = TlsFiles { certificate: certificate.to_owned(), key: key.to_owned() };
         Self::start(Persistence::Memory, Some(tls))
@@ -115,26 +114,26 @@ impl Azurite {
         azurite
     }
 
-    /// The ports.
+    /// Returns the ports of its services.
     pub const fn ports(&self) -> Ports {
         self.ports
     }
 
-    /// Stops it with SIGTERM. It saves its data first.
+    /// Stops the process with SIGTERM, so that it saves its data.
     pub fn stop(&mut self) {
         if let Some(mut process) = self.process.take() {
             process.terminate(wait::TIMEOUT);
         }
     }
 
-    /// Starts it again on the same ports, with other keys of the account.
+    /// Restarts the process on the same ports, with other account keys.
     pub fn restart_with_keys(&mut self, keys: &[&str]) {
         self.stop();
         self.keys = keys.iter().map(|key| (*key).to_owned()).collect();
         self.resume();
     }
 
-    /// Starts it again on the same ports.
+    /// Starts the stopped process on the same ports.
     pub fn resume(&mut self) {
         let Ports { blob, queue, table } = self.ports;
         let directory = match &self.persistence {

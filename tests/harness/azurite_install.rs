@@ -6,7 +6,7 @@ use crate::npm::Locked;
 
 const AZURITE: Locked = Locked { directory: "tests/azurite", why: "the tests run against Azurite" };
 
-/// The start script for `node`. Installs Azurite first if it is not installed for the current lock file.
+/// Returns the start script for `node`. Installs Azurite first if it is not installed for the current lock file.
 ///
 /// # Panics
 /// When Node.js or npm is missing, or the installation fails. The message says how to fix it.

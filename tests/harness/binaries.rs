@@ -1,8 +1,8 @@
-//! The binaries under test, built by the test process. A test of another package does not receive their
-//! paths, and must never run the result of an earlier build.
+//! The binaries under test, built by the test process: Cargo does not give their paths to tests of another package, and the
+//! result of an earlier build must never run.
 //!
-//! They are built with the profile and into the target directory of the tests, for the whole workspace at
-//! once, so that features unify as in `cargo test --workspace` and no dependency is built twice.
+//! They are built with the profile and the target directory of the tests, for the whole workspace at once, so that features
+//! unify as in `cargo test --workspace` and no dependency is built twice.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,13 +13,13 @@ use serde_json::Value;
 
 use crate::prelude::*;
 
-/// Longest build: from scratch, on a slow machine.
+/// Maximum duration of a build from scratch on a slow machine.
 const BUILD_TIME_MAX: Duration = Duration::from_secs(1500);
 
-/// The executable that contains the programs of the tests.
+/// Executable that contains the programs of the tests.
 const TESTS: &str = "postonce-tests";
 
-/// The web process that a program of the tests is given. Tests never are.
+/// An executable of the web process from an earlier build, for benchmarks. Tests never set it.
 static GIVEN_WEB: OnceLock<PathBuf> = OnceLock::new();
 
 /// A program of the workspace.
@@ -29,16 +29,16 @@ pub enum Binary {
     Web,
     /// The worker process.
     Worker,
-    /// The worker with ports that crash at a named point, which only tests use.
+    /// The worker with ports that crash at a named point, for tests only.
     CrashingWorker,
-    /// The classic design, for comparison in benchmarks.
+    /// The classic design, a comparison for benchmarks.
     PeerClassic,
-    /// A service on PostgreSQL, for comparison in benchmarks.
+    /// A service on PostgreSQL, a comparison for benchmarks.
     PeerPostgres,
 }
 
 impl Binary {
-    /// The name of the program: of its executable, or of the command that is its [first argument](Self::command).
+    /// Returns the name of the executable, or of the command that is its [first argument](Self::command).
     pub const fn name(self) -> &'static str {
         match self {
             Self::Web => "postonce-web",
@@ -49,7 +49,7 @@ impl Binary {
         }
     }
 
-    /// The argument before all others, if the executable contains several programs.
+    /// Returns the first argument, if the executable contains several programs.
     pub const fn command(self) -> Option<&'static str> {
         match self {
             Self::Web | Self::Worker => None,
@@ -57,7 +57,7 @@ impl Binary {
         }
     }
 
-    /// Whether the process serves HTTP.
+    /// Returns whether the process serves HTTP.
     pub const fn serves(self) -> bool {
         match self {
             Self::Web | Self::Worker | Self::PeerClassic | Self::PeerPostgres => true,
@@ -65,15 +65,15 @@ impl Binary {
         }
     }
 
-    /// Uses an executable for the web process that was built before, for a comparison with it.
+    /// Uses an earlier build of the web process, to compare it with the current one.
     ///
     /// # Panics
-    /// When one is used already.
+    /// When an earlier build is already in use.
     pub fn use_web(path: PathBuf) {
         GIVEN_WEB.set(path).expect("the executable is given once");
     }
 
-    /// The path of the executable. The first call in a test process builds all of them.
+    /// Returns the path of the executable. The first call in a test process builds all executables.
     pub fn path(self) -> &'static Path {
         if let (Self::Web, Some(given)) = (self, GIVEN_WEB.get()) {
             return given;
@@ -92,7 +92,7 @@ fn build(executables: &[&str]) -> BTreeMap<String, PathBuf> {
         .arguments(executables.iter().flat_map(|executable| ["--bin", executable]))
         .arguments(["--profile", &workspace::profile()])
         .arguments([std::ffi::OsStr::new("--target-dir"), workspace::target_directory().as_os_str()]);
-    // The variables that Cargo sets for this test do not apply to the packages that are built.
+    // Cargo sets these variables for this test package, and they do not apply to the packages to build.
     launch.hidden_prefixes =
         vec!["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_", "CARGO_CRATE_", "CARGO_PRIMARY_"];
     let (status, lines) = launch.run(BUILD_TIME_MAX);
@@ -100,7 +100,7 @@ fn build(executables: &[&str]) -> BTreeMap<String, PathBuf> {
     lines.iter().filter_map(|line| executable(line)).collect()
 }
 
-/// The binary in a line of Cargo's JSON output.
+/// Returns the name and the path of the executable in a line of Cargo's JSON output.
 fn executable(line: &str) -> Option<(String, PathBuf)> {
     let message: Value = serde_json::from_str(line).ok()?;
     let path = message.get("executable")?.as_str()?;

@@ -1,4 +1,4 @@
-//! Test certificates: authorities that are trusted only by the tests, and certificates that they issue.
+//! Test certificates, and authorities that only the tests trust.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -28,7 +28,7 @@ pub struct Certified {
 }
 
 impl Authority {
-    /// A new authority with that name.
+    /// Creates an authority with this name.
     pub fn named(name: &str) -> Self {
         let mut params = CertificateParams::default();
         params.distinguished_name.push(DnType::CommonName, name);
@@ -44,7 +44,7 @@ impl Authority {
         &self.pem
     }
 
-    /// Issues a certificate for a server on this machine, and for a client.
+    /// Issues a certificate for a server on this machine, which clients can use too.
     pub fn certify(&self, name: &str) -> Certified {
         self.certify_with(name, |_| {})
     }
@@ -54,7 +54,7 @@ impl Authority {
         self.certify_with(name, |params| params.not_after = date_time_ymd(2026, 1, 1))
     }
 
-    /// Issues a certificate that expires after this time.
+    /// Issues a certificate that expires after this duration.
     pub fn certify_for(&self, name: &str, validity: Duration) -> Certified {
         let now = u64::try_from(SystemWorld::new().now().unix_ms()).expect("a time after 1970");
         let until = Duration::from_millis(now).saturating_add(validity);
@@ -88,7 +88,7 @@ pub struct TlsFiles {
 }
 
 impl TlsFiles {
-    /// The paths of the files in a directory.
+    /// Returns the paths of the files in a directory.
     pub fn within(directory: &Path) -> Self {
         let file = |name: &str| directory.join(name);
         Self { certificate: file("certificate.pem"), key: file("key.pem"), authorities: file("clients.pem") }
@@ -100,7 +100,7 @@ impl TlsFiles {
         fs::write(&self.key, &certified.key).expect("a file can be written");
     }
 
-    /// Configures the bank to serve TLS with these files, and its clients to trust that authority.
+    /// Configures the bank to serve TLS with these files, and its clients to trust the authority.
     #[must_use]
     pub fn serve(&self, plan: Plan, trusted: &Authority) -> Plan {
         plan.with("POSTONCE_TLS_CERTIFICATE", &self.certificate.to_string_lossy())
@@ -109,7 +109,7 @@ impl TlsFiles {
     }
 }
 
-/// Builds clients that trust only this authority, given in PEM.
+/// Configures a client to trust only this authority, given in PEM.
 pub fn trusting(builder: reqwest::ClientBuilder, authority: &str) -> reqwest::ClientBuilder {
     let authority = reqwest::Certificate::from_pem(authority.as_bytes()).expect("a certificate");
     builder.tls_built_in_root_certs(false).add_root_certificate(authority)

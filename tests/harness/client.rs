@@ -1,5 +1,5 @@
-//! A client of the HTTP API as a partner would write it: connections are kept, and every request can be
-//! repeated with the same id.
+//! A client of the HTTP API as a partner would write it: connections are reused, and every request can be repeated with the
+//! same id.
 
 use std::fmt;
 use std::time::Duration;
@@ -13,25 +13,25 @@ use crate::certificates::{Certified, trusting};
 use crate::contracts::{self, OpenApi, ReceivedAnswer};
 use crate::wait;
 
-/// Longest time of one request.
+/// Maximum time of one request.
 const REQUEST_TIME_MAX: Duration = Duration::from_secs(60);
 
 /// A deposit or a withdrawal to submit.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Submission {
-    /// The direction of the money.
+    /// Deposit or withdrawal.
     pub kind: TransactionKind,
     /// The body of the request.
     pub body: Value,
 }
 
 impl Submission {
-    /// A deposit in euro.
+    /// Creates a deposit in euro.
     pub fn deposit(amount: &str) -> Self {
         Self::of(TransactionKind::Deposit, amount)
     }
 
-    /// A withdrawal in euro.
+    /// Creates a withdrawal in euro.
     pub fn withdrawal(amount: &str) -> Self {
         Self::of(TransactionKind::Withdrawal, amount)
     }
@@ -58,12 +58,12 @@ pub struct Answer {
     pub headers: HeaderMap,
     /// The body as text.
     pub text: String,
-    /// The body, if it is JSON.
+    /// The body as JSON, or null if it is not JSON.
     pub body: Value,
 }
 
 impl Answer {
-    /// Returns the answer if it has that HTTP status.
+    /// Returns the response if it has this HTTP status.
     ///
     /// # Panics
     /// When it has another status.
@@ -74,34 +74,34 @@ impl Answer {
         self
     }
 
-    /// A string in the body, by its JSON pointer; empty if it is missing.
+    /// Returns the string at a JSON pointer of the body; empty if it is missing.
     pub fn text_at(&self, pointer: &str) -> &str {
         self.body.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// A number in the body, by its JSON pointer.
+    /// Returns the number at a JSON pointer of the body.
     #[track_caller]
     pub fn number_at(&self, pointer: &str) -> u64 {
         let found = self.body.pointer(pointer).and_then(Value::as_u64);
         found.unwrap_or_else(|| panic!("no number at {pointer} in {self:?}"))
     }
 
-    /// The status of the transaction in the body.
+    /// Returns the status of the transaction in the body.
     pub fn transaction_status(&self) -> &str {
         self.text_at("/status")
     }
 
-    /// The code of a problem.
+    /// Returns the code of a problem.
     pub fn code(&self) -> &str {
         self.text_at("/code")
     }
 
-    /// A header; empty if it is missing.
+    /// Returns the value of a header; empty if it is missing.
     pub fn header(&self, name: &str) -> &str {
         self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
     }
 
-    /// Whether the transaction in the body is final.
+    /// Returns whether the transaction in the body is final.
     pub fn is_final(&self) -> bool {
         ["posted", "rejected"].contains(&self.transaction_status())
     }
@@ -114,7 +114,7 @@ impl fmt::Debug for Answer {
     }
 }
 
-/// A client of one web process, with one API key.
+/// A client of one web process with one API key.
 #[derive(Debug, Clone)]
 pub struct Client {
     http: reqwest::Client,
@@ -123,7 +123,7 @@ pub struct Client {
     trust: Option<Trust>,
 }
 
-/// The authority that a TLS client trusts, and its own certificate.
+/// The authority that a TLS client trusts, and the client's own certificate.
 #[derive(Debug, Clone)]
 struct Trust {
     authority: String,
@@ -152,12 +152,12 @@ fn plain() -> reqwest::Client {
 }
 
 impl Client {
-    /// A client of the process at that address.
+    /// Creates a client for the process at this address.
     pub fn new(address: &str, key: &str) -> Self {
         Self { http: plain(), address: address.to_owned(), key: key.to_owned(), trust: None }
     }
 
-    /// A TLS client that trusts one authority only, and may have its own certificate.
+    /// Creates a TLS client that trusts a single authority, and may have its own certificate.
     pub fn trusting(address: &str, key: &str, authority: &str, own: Option<&Certified>) -> Self {
         let trust = Trust {
             authority: authority.to_owned(),
@@ -166,37 +166,37 @@ impl Client {
         Self { http: trust.client(), address: address.to_owned(), key: key.to_owned(), trust: Some(trust) }
     }
 
-    /// A client with separate connections.
+    /// Returns a client with separate connections.
     #[must_use]
     pub fn on_own_connections(&self) -> Self {
         let http = self.trust.as_ref().map_or_else(plain, Trust::client);
         Self { http, ..self.clone() }
     }
 
-    /// A client of another process, over the same connections.
+    /// Returns a client of another process, over the same connections.
     #[must_use]
     pub fn at(&self, address: &str) -> Self {
         Self { address: address.to_owned(), ..self.clone() }
     }
 
-    /// The same client with another key.
+    /// Returns a client with another key.
     #[must_use]
     pub fn with_key(&self, key: &str) -> Self {
         Self { key: key.to_owned(), ..self.clone() }
     }
 
-    /// A request with the API key, for further changes by the caller.
+    /// Builds a request with the API key, which the caller can extend.
     pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
         self.http.request(method, format!("{}{path}", self.address)).bearer_auth(&self.key)
     }
 
-    /// Sends a request, and checks the answer against the OpenAPI document.
+    /// Sends a request, and checks the response against the OpenAPI document.
     ///
     /// # Errors
-    /// When there is no complete answer, because the process does not run or was killed.
+    /// When there is no complete response, because the process does not run or was killed.
     ///
     /// # Panics
-    /// When the answer violates its contract.
+    /// When the response violates the OpenAPI document.
     pub async fn try_send(&self, request: RequestBuilder) -> Result<Answer, reqwest::Error> {
         let request = request.build()?;
         let (method, path) = (request.method().clone(), request.url().path().to_owned());
@@ -216,7 +216,7 @@ impl Client {
         Ok(answer)
     }
 
-    /// Sends a request to a process that must answer.
+    /// Sends a request to a process that must respond.
     pub async fn send(&self, request: RequestBuilder) -> Answer {
         self.try_send(request).await.unwrap_or_else(|error| panic!("no answer: {error:?}"))
     }
@@ -226,7 +226,7 @@ impl Client {
         self.send(self.request(Method::GET, path)).await
     }
 
-    /// Sends a `GET` request, repeated while the storage is unavailable; any other status than 200 fails.
+    /// Sends a `GET` request, and repeats it while the storage is unavailable. Any status other than 200 fails the test.
     async fn read(&self, request: RequestBuilder) -> Answer {
         let (answer, _) = Self::until_available("the storage answers", async || {
             self.send(request.try_clone().expect("a request without a body can be repeated")).await
@@ -235,8 +235,8 @@ impl Client {
         answer.expect(200)
     }
 
-    /// Repeats a request while the answer is 503, and tells whether it was: what was answered with 503 may
-    /// have been done all the same, so that only a repeated request may find it done.
+    /// Repeats a request while its status is 503. Returns the last response, and whether the request was repeated: a request that
+    /// got 503 may have been executed, so its repetition may find it done.
     async fn until_available(what: &str, mut send: impl AsyncFnMut() -> Answer) -> (Answer, bool) {
         let mut repeated = false;
         let answer = wait::until(what, wait::TIMEOUT, async || {
@@ -251,17 +251,17 @@ impl Client {
         (answer, repeated)
     }
 
-    /// Sends a request with another method and a body.
+    /// Sends a request with a JSON body.
     pub async fn call(&self, method: Method, path: &str, body: &Value) -> Answer {
         self.send(self.request(method, path).json(body)).await
     }
 
-    /// Opens an account in euro without overdraft.
+    /// Opens an account in euro without an overdraft limit.
     pub async fn open(&self, account: AccountKey) {
         self.open_with(account, "EUR", "0.00").await;
     }
 
-    /// Opens an account, and repeats the request while the answer is 503, as a partner does.
+    /// Opens an account, and repeats the request while its status is 503, as a partner does.
     pub async fn open_with(&self, account: AccountKey, currency: &str, overdraft_limit: &str) {
         let terms = json!({"currency": currency, "overdraft_limit": overdraft_limit});
         let (answer, repeated) = Self::until_available("it is opened", async || {
@@ -271,29 +271,29 @@ impl Client {
         assert!(answer.status == 201 || repeated && answer.status == 200, "{answer:?}");
     }
 
-    /// Reads the account.
+    /// Reads an account.
     pub async fn account(&self, account: AccountKey) -> Answer {
         self.read(self.request(Method::GET, &path_of(account))).await
     }
 
-    /// Reads the balance.
+    /// Reads the balance of an account.
     pub async fn balance(&self, account: AccountKey) -> String {
         self.account(account).await.text_at("/balance").to_owned()
     }
 
-    /// The request that submits a deposit or withdrawal.
+    /// Builds the request that submits a deposit or a withdrawal.
     pub fn submission(&self, account: AccountKey, id: MessageId, sent: &Submission) -> RequestBuilder {
         let path = format!("{}/{}s", path_of(account), sent.kind.code());
         self.request(Method::POST, &path).header("Idempotency-Key", quoted(id)).json(&sent.body)
     }
 
-    /// Submits a deposit or withdrawal.
+    /// Submits a deposit or a withdrawal.
     pub async fn submit(&self, account: AccountKey, id: MessageId, submission: &Submission) -> Answer {
         self.send(self.submission(account, id, submission)).await
     }
 
-    /// Submits, and repeats the request while the answer is 503, as a partner does: on a busy machine a
-    /// storage request may time out.
+    /// Submits, and repeats the request while its status is 503, as a partner does: on a busy machine, a request to the storage
+    /// may time out.
     pub async fn submit_until_accepted(
         &self,
         account: AccountKey,
@@ -305,7 +305,7 @@ impl Client {
         answer
     }
 
-    /// As [`Self::submit_until_accepted`], whatever the last answer is, and whether the request was repeated.
+    /// Like [`Self::submit_until_accepted`], with any last response. Also returns whether the request was repeated.
     pub async fn submit_until_available(
         &self,
         account: AccountKey,
@@ -315,12 +315,12 @@ impl Client {
         Self::until_available("it is accepted", async || self.submit(account, id, sent).await).await
     }
 
-    /// Submits and waits up to 30 s for the outcome.
+    /// Submits, and waits up to 30 s for the outcome.
     pub async fn submit_and_wait(&self, account: AccountKey, id: MessageId, sent: &Submission) -> Answer {
         self.send(self.submission(account, id, sent).header("Prefer", "wait=30")).await
     }
 
-    /// Submits and waits until it is posted.
+    /// Submits, and waits until the transaction is posted.
     pub async fn post(&self, account: AccountKey, id: MessageId, submission: &Submission) -> Answer {
         let answer = self.submit_and_wait(account, id, submission).await;
         let answer = if answer.status == 202 { self.until_final(account, id).await } else { answer };
@@ -328,17 +328,17 @@ impl Client {
         answer
     }
 
-    /// Reads the transaction.
+    /// Reads a transaction.
     pub async fn transaction(&self, account: AccountKey, id: MessageId) -> Answer {
         self.get(&format!("{}/transactions/{id}", path_of(account))).await
     }
 
-    /// Waits until the transaction is final.
+    /// Waits until a transaction is final.
     pub async fn until_final(&self, account: AccountKey, id: MessageId) -> Answer {
         self.until_final_within(account, id, wait::TIMEOUT).await
     }
 
-    /// As [`Self::until_final`], with another timeout.
+    /// Like [`Self::until_final`], with another timeout.
     pub async fn until_final_within(&self, account: AccountKey, id: MessageId, within: Duration) -> Answer {
         let what = format!("transaction {id} becomes final");
         wait::until(&what, within, async || {
@@ -348,14 +348,14 @@ impl Client {
         .await
     }
 
-    /// The whole statement, or all transactions with a status, page by page.
+    /// Returns the whole statement, or all transactions with a status, page by page.
     pub async fn listing(&self, account: AccountKey, status: Option<&str>, limit: u32) -> Vec<Value> {
         let mut query = vec![("limit", limit.to_string())];
         query.extend(status.map(|status| ("status", status.to_owned())));
         self.items(&format!("{}/transactions", path_of(account)), "transactions", &query).await
     }
 
-    /// All items of a listing, page by page.
+    /// Returns all items of a listing, page by page.
     async fn items(&self, path: &str, member: &str, query: &[(&str, String)]) -> Vec<Value> {
         let mut found = Vec::new();
         let mut cursor: Option<String> = None;
@@ -377,10 +377,10 @@ impl Client {
         self.get("/readyz").await
     }
 
-    /// Waits until a GET of that path is answered with that status.
+    /// Waits until a `GET` request for this path gets this status.
     ///
     /// # Panics
-    /// When it is not.
+    /// When it does not in time.
     pub async fn until_status(&self, path: &str, status: u16) {
         wait::until(&format!("{path} is answered with {status}"), wait::TIMEOUT, async || {
             let answer = self.get(path).await;
@@ -394,12 +394,12 @@ impl Client {
         self.until_status("/readyz", 200).await;
     }
 
-    /// The open dead letters.
+    /// Returns the open dead letters.
     pub async fn dead_letters(&self) -> Vec<Value> {
         self.items("/v1/admin/dead-letters", "dead_letters", &[]).await
     }
 
-    /// The sum of a count over all queues, such as `depth`.
+    /// Returns the sum of a member, such as `depth`, over all queues.
     pub async fn over_queues(&self, count: &str) -> u64 {
         let answer = self.read(self.request(Method::GET, "/v1/admin/queues")).await;
         let queues = answer.body.pointer("/queues").and_then(Value::as_array);
@@ -417,12 +417,12 @@ impl Client {
     }
 }
 
-/// The path of an account.
+/// Returns the path of an account.
 pub fn path_of(account: AccountKey) -> String {
     format!("/v1/users/{}/accounts/{}", account.user, account.account)
 }
 
-/// The id as the header contains it.
+/// Returns the id as a header value.
 fn quoted(id: MessageId) -> HeaderValue {
     HeaderValue::try_from(format!("\"{id}\"")).expect("a UUID is a valid header value")
 }

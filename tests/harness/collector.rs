@@ -1,4 +1,4 @@
-//! A collector of OpenTelemetry, written with the protocol library of OpenTelemetry for Python.
+//! An OpenTelemetry collector, based on the protocol library of OpenTelemetry for Python.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::certificates::TlsFiles;
 use crate::prelude::*;
 
-/// Longest time until it listens.
+/// Maximum time until it listens.
 const START_TIME_MAX: Duration = Duration::from_secs(60);
 
 /// A running collector.
@@ -20,39 +20,39 @@ pub struct Collector {
     scheme: &'static str,
 }
 
-/// A span that it received.
+/// A received span.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct CollectedSpan {
-    /// The authorization of the request with which it was sent; empty if there was none.
+    /// `Authorization` header of the request that sent it; empty if there was none.
     pub authorization: String,
-    /// The process.
+    /// Resource attributes, which describe the process.
     pub resource: BTreeMap<String, Value>,
-    /// The library.
+    /// Instrumentation scope, which names the library.
     pub scope: String,
-    /// What was done.
+    /// Name of the operation.
     pub name: String,
-    /// The role in the trace, such as `SPAN_KIND_SERVER`.
+    /// Kind of the span, such as `SPAN_KIND_SERVER`.
     pub kind: String,
     /// Id of the trace.
     pub trace: String,
     /// Id of the span.
     pub span: String,
-    /// Id of the span that caused it; empty if there is none.
+    /// Id of the parent span; empty if there is none.
     pub parent: String,
-    /// Begin, in nanoseconds since 1970.
+    /// Start time, in nanoseconds since 1970.
     pub begun_ns: u64,
-    /// End, in nanoseconds since 1970.
+    /// End time, in nanoseconds since 1970.
     pub ended_ns: u64,
-    /// The attributes.
+    /// Attributes of the span.
     pub attributes: BTreeMap<String, Value>,
-    /// Linked spans as trace and span, joined by `-`.
+    /// Linked spans: trace id and span id, joined by `-`.
     pub links: Vec<String>,
-    /// The result.
+    /// Status of the span.
     pub status: String,
 }
 
 impl Collector {
-    /// Starts a collector on any port.
+    /// Starts a collector on a free port.
     pub fn start() -> Self {
         Self::start_at(0)
     }
@@ -67,7 +67,7 @@ impl Collector {
         Self::start_with("http", 0, Some(files))
     }
 
-    /// Starts a gateway that answers spans with a redirect to another page.
+    /// Starts a gateway that responds to spans with a redirect.
     pub fn redirecting() -> Self {
         Self::start_with("redirecting", 0, None)
     }
@@ -90,20 +90,20 @@ impl Collector {
         Self { process, port, scheme }
     }
 
-    /// The port.
+    /// Returns the port on which it listens.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// The setting for processes whose traces it collects.
+    /// Returns the endpoint setting for processes that send their traces to it.
     pub fn endpoint(&self) -> String {
         format!("{}://127.0.0.1:{}", self.scheme, self.port)
     }
 
-    /// The spans so far.
+    /// Returns the spans received so far.
     ///
     /// # Panics
-    /// When it printed something else.
+    /// When the process printed anything else.
     pub fn spans(&self) -> Vec<CollectedSpan> {
         let lines = self.process.log().lines();
         let spans = lines.iter().filter(|line| !line.starts_with("port "));
@@ -112,7 +112,7 @@ impl Collector {
             .collect()
     }
 
-    /// Waits for spans that `pick` takes.
+    /// Waits until `pick` returns a value for the spans received so far.
     pub async fn until<T>(&self, what: &str, pick: impl Fn(&[CollectedSpan]) -> Option<T>) -> T {
         wait::until(what, wait::TIMEOUT, async || {
             let spans = self.spans();

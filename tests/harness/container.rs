@@ -1,8 +1,8 @@
-//! Containers of [images](crate::images), started by crun: processes in namespaces of their own, with the user, the variables
-//! and the command of the image, on a read-only root file system, without capabilities and without a way to get new ones.
+//! Containers of [images](crate::images), started by crun. Their processes have their own namespaces, the user, the variables
+//! and the command of the image, a read-only root file system, and no capabilities or ways to get new ones.
 //!
-//! Crun runs in a namespace of processes that ends with the process that the test started, so a container does not outlive
-//! the test process. With sudo it does if the test process is killed.
+//! Crun runs in a PID namespace that ends with the process that the test started, so a container does not outlive the test
+//! process. If sudo is needed, a container outlives a test process that is killed.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -21,28 +21,27 @@ use crate::process::{Launch, Log, Process};
 use crate::service::DRAIN_TIME_MAX;
 use crate::wait;
 
-/// Longest time of a command in a container.
+/// Maximum time of a command in a container.
 const COMMAND_TIME_MAX: Duration = Duration::from_secs(30);
-/// The number of the signal SIGKILL.
 const SIGKILL: i32 = 9;
-/// The exit status of a program whose child process was ended by SIGKILL: 128 plus the number of the signal.
+/// Exit status of a program whose child process was ended by SIGKILL: 128 plus the number of the signal.
 const CHILD_KILLED: i32 = 137;
-/// The name of every container: each has a list of containers of its own.
+/// Name of every container. It is not ambiguous, because each container has its own list.
 const NAME: &str = "container";
-/// Starts crun in namespaces that end with it. Crun sets no limits here, but refuses to start beside control groups of both
-/// versions, so it sees only those of version 2.
+/// Starts crun in namespaces that end with it. Crun sets no limits here, but refuses to start if control groups of both
+/// versions are mounted, so only version 2 is visible.
 const START: &str = r#"mount -t cgroup2 cgroup2 /sys/fs/cgroup; exec "$@""#;
 const NAMESPACES: [&str; 6] =
     ["--mount", "--mount-proc", "--pid", "--fork", "--kill-child", "--propagation=private"];
 
-/// What a container is started with, in addition to its image.
+/// Settings of a container in addition to its image.
 #[derive(Debug, Clone, Default)]
 pub struct Start {
-    /// Uses the network of this machine. Otherwise the container has only a loopback of its own.
+    /// Whether it uses the network of this machine. Otherwise it has only its own loopback.
     pub on_network_of_machine: bool,
     /// Variables that replace those of the image.
     pub variables: BTreeMap<String, String>,
-    /// Files of this machine, by their paths in the container, which cannot write them.
+    /// Files of this machine, by their paths in the container, mounted read-only.
     pub files: BTreeMap<String, PathBuf>,
 }
 
@@ -50,26 +49,26 @@ pub struct Start {
 #[derive(Debug)]
 pub struct Container {
     process: Process,
-    /// The command that checks its health.
+    /// The health check of the image.
     health: Vec<String>,
-    /// The user and the folder of its commands.
+    /// User and working directory of commands in the container.
     user_and_directory: [String; 2],
-    /// The folder with crun's list of containers.
+    /// Directory with crun's list of containers.
     state: PathBuf,
 }
 
 impl Container {
-    /// Returns whether this machine lets root make namespaces and mounts. Some do not: those that are containers themselves.
+    /// Returns whether root may create namespaces and mounts on this machine. Machines that are containers may forbid it.
     pub fn can_start() -> bool {
         let unshare = debian::privileged("unshare", "unshare", HINT).arguments(NAMESPACES);
         let mount = unshare.arguments(["sh", "-ec", START, "sh", "true"]);
         mount.run(COMMAND_TIME_MAX).0.success()
     }
 
-    /// Starts the program of an image, which has new, empty volumes. The name is for failures.
+    /// Starts the program of an image, with new, empty volumes. `name` is used in failure messages.
     ///
     /// # Panics
-    /// When it cannot be started, or the settings of the image are incomplete.
+    /// When it cannot be started, or the configuration of the image is incomplete.
     pub fn start(name: &str, image: &Image, start: &Start) -> Self {
         let folder = Images::shared().new_folder();
         let [bundle, state] = ["bundle", "state"].map(|name| folder.join(name));
@@ -110,12 +109,12 @@ impl Container {
         }
     }
 
-    /// Runs a command in the container, as the user, in the folder and with the variables of its program, and returns its output.
+    /// Runs a command in the container with the user, directory and variables of its program, and returns the output.
     ///
     /// # Errors
     /// The output of a command that fails, or the reason why it cannot be started.
     pub fn execute(&self, command: &[impl Into<OsString> + Clone]) -> Result<String, String> {
-        // Of the settings of the program, crun passes on only the variables.
+        // Crun passes on only the variables of the program.
         let [user, directory] = &self.user_and_directory;
         let launch =
             self.crun("exec")?.arguments(["--no-new-privs", "--user", user, "--cwd", directory, NAME]);
@@ -124,7 +123,7 @@ impl Container {
         if status.success() { Ok(output) } else { Err(format!("{status}: {output}")) }
     }
 
-    /// A file in `/proc` about the program, such as `status`.
+    /// Reads a file in `/proc` about the program, such as `status`.
     ///
     /// # Panics
     /// When the program does not run.
@@ -133,11 +132,11 @@ impl Container {
         output_of(&debian::privileged("cat", "cat", HINT).arguments([format!("/proc/{program}/{file}")]))
     }
 
-    /// Sends SIGTERM to the program, as an engine does to stop a container, and waits until it has drained. Other work of the
-    /// test continues.
+    /// Sends SIGTERM to the program, as an engine does to stop a container, and waits until it has drained, without blocking other
+    /// tasks of the test.
     ///
     /// # Panics
-    /// When it does not run, ends with an error, or not in time.
+    /// When the program does not run, ends with an error, or does not end in time.
     pub async fn drain(&mut self) {
         self.signal("TERM");
         let status = wait::until("it drains", DRAIN_TIME_MAX, async || {
@@ -152,7 +151,7 @@ impl Container {
     /// Sends SIGKILL to the program, and waits until the container has ended.
     ///
     /// # Panics
-    /// When it does not run.
+    /// When the program does not run.
     pub fn kill(&mut self) {
         self.signal("KILL");
         let status = self.process.wait(wait::TIMEOUT);
@@ -162,17 +161,17 @@ impl Container {
     fn signal(&self, signal: &str) {
         let kill = self.crun("kill").unwrap_or_else(|state| panic!("it cannot be ended: {state}"));
         let (status, lines) = kill.arguments([NAME, signal]).run(COMMAND_TIME_MAX);
-        // The kernel kills this command with the container if the first process of their namespace ends before the command.
+        // The kernel kills this command too if the first process of the namespace ends before the command.
         let is_killed_with_it = status.signal() == Some(SIGKILL) || status.code() == Some(CHILD_KILLED);
         assert!(status.success() || is_killed_with_it, "crun kill: {status}: {}", lines.join("\n"));
     }
 
-    /// The log.
+    /// Returns the log of the program.
     pub fn log(&self) -> &Log {
         self.process.log()
     }
 
-    /// A command of the crun that started the container, in its namespaces.
+    /// Builds a crun command in the namespaces of the crun that started the container.
     fn crun(&self, command: &str) -> Result<Launch, String> {
         let first = first_process(self.process.pid(), 1).ok_or("crun does not run")?;
         let target = format!("--target={first}");
@@ -184,7 +183,7 @@ impl Container {
 
 impl Drop for Container {
     fn drop(&mut self) {
-        // A process that sudo started can only be killed by sudo; the others in its namespace end with it.
+        // Only sudo can kill a process that sudo started. The other processes in its namespace end with it.
         if !is_root()
             && self.process.ended().is_none()
             && let Some(first) = first_process(self.process.pid(), 1)
@@ -194,18 +193,17 @@ impl Drop for Container {
     }
 }
 
-/// The start of every command of crun.
+/// Returns the common start of all crun commands.
 fn crun(state: &Path) -> [OsString; 5] {
     ["crun".into(), "--root".into(), state.into(), "--cgroup-manager".into(), "disabled".into()]
 }
 
-/// The texts of a list.
 fn strings(list: &Value) -> Vec<String> {
     texts(list).map(str::to_owned).collect()
 }
 
-/// A folder for each volume of an image, by its path in the container. As engines do, it gets the owner of that folder in
-/// the image.
+/// Creates a directory for each volume of an image, by its path in the container. As in engines, it gets the owner of that
+/// directory in the image.
 fn volumes(image: &Image, folder: &Path) -> BTreeMap<String, PathBuf> {
     let volume = |(number, (path, _)): (usize, (&str, &Value))| {
         let volume = folder.join(format!("volume-{number}"));
@@ -218,7 +216,7 @@ fn volumes(image: &Image, folder: &Path) -> BTreeMap<String, PathBuf> {
     members(&image.config()["Volumes"]).enumerate().map(volume).collect()
 }
 
-/// The container as a runtime reads it.
+/// Returns the container as a specification for the runtime.
 fn specification(image: &Image, start: &Start, volumes: &BTreeMap<String, PathBuf>) -> Value {
     let config = image.config();
     let mut variables: BTreeMap<String, String> = texts(&config["Env"])
@@ -260,12 +258,12 @@ fn specification(image: &Image, start: &Start, volumes: &BTreeMap<String, PathBu
     })
 }
 
-/// The descendant of a process that is the first one in a namespace of processes, so many levels below that of this process.
+/// Returns the descendant that is the first process in a PID namespace this number of levels below the namespace of this process.
 fn first_process(ancestor: u32, levels: usize) -> Option<u32> {
     let children = fs::read_to_string(format!("/proc/{ancestor}/task/{ancestor}/children")).ok()?;
     children.split_whitespace().find_map(|child| {
         let status = fs::read_to_string(format!("/proc/{child}/status")).ok()?;
-        // Its ids, in the namespace of this process and in those below it.
+        // Its ids in the namespace of this process and in nested namespaces.
         let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
         let ids: Vec<&str> = ids.split_whitespace().skip(1).collect();
         let child = child.parse().ok()?;

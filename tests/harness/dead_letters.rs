@@ -1,4 +1,4 @@
-//! Work that cannot be posted, and the dead letters that it becomes.
+//! Creates work that cannot be posted, and its dead letters.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,21 +10,22 @@ use serde_json::Value;
 use crate::faults::CrashPoint;
 use crate::prelude::*;
 
-/// Attempts until work is set aside: two together with other work, and then three alone, because the item may be the cause.
+/// Number of attempts before work becomes a dead letter: two together with other work, then three alone, because this item
+/// may be the cause.
 const ATTEMPTS: u32 = 5;
 
-/// Puts a body on the first queue of the bank, without the API.
+/// Sends a body to the first queue of the bank, without the API.
 ///
 /// # Panics
-/// When the store does not take it.
+/// When the store refuses it.
 pub async fn poison(bank: &Scenario, body: &[u8]) {
     let queues = envelope::queues(1);
     let queue = queues.first().expect("there is a queue");
     bank.store().await.queue.send(queue, body, Duration::ZERO).await.expect("the queue takes any body");
 }
 
-/// Lets workers crash before they commit the only accepted work, until the next one sets it aside, which runs afterwards.
-/// Returns the dead letter.
+/// Lets workers crash before they commit the only accepted work, until the next worker makes it a dead letter. That worker
+/// keeps running. Returns the dead letter.
 ///
 /// # Panics
 /// When a worker does not crash, or there is not exactly one dead letter in time.
@@ -50,8 +51,8 @@ pub async fn one_letter(client: &Client) -> Value {
     .await
 }
 
-/// Sets aside all work that waits on the queues of a bank without workers, with that reason, as a worker does that cannot post
-/// it. Each message becomes a dead letter.
+/// Makes dead letters of all messages on the queues of a bank without workers, with this reason, as a worker does with work
+/// that it cannot post.
 ///
 /// # Panics
 /// When a message is not sealed work.

@@ -1,4 +1,4 @@
-//! Programs from Debian's packages, for tests that need them.
+//! Programs from Debian packages, for tests that need them.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -8,10 +8,9 @@ use std::time::Duration;
 use crate::process::{Launch, succeeds};
 use crate::workspace;
 
-/// Longest time for getting a package.
 const GET_TIME_MAX: Duration = Duration::from_secs(300);
 
-/// Unpacks all packages in the present directory.
+/// Downloads and unpacks packages into the current directory.
 const UNPACK: &str = r#"
     apt-get download -q "$@"
     for package in *.deb; do
@@ -20,11 +19,11 @@ const UNPACK: &str = r#"
     done
 "#;
 
-/// A shell script that needs root, such as one that calls `apt-get install`. Of several at once, one runs and the others wait,
-/// since apt-get refuses to run beside another. `hint` is for a machine on which that is not possible.
+/// Returns a shell script to run as root, such as `apt-get install`. Scripts run one at a time, because apt-get refuses to run
+/// concurrently. `hint` is the failure message on a machine that cannot run it.
 ///
 /// # Panics
-/// When the machine is no Debian, or neither this process nor sudo without a password is root.
+/// When the machine is not Debian, or neither this process nor sudo without a password is root.
 pub fn as_root(name: &str, script: &str, hint: &str) -> Launch {
     assert!(succeeds("apt-get", &["--version"]), "{hint}");
     let lock = workspace::target_directory().join("apt-get.lock");
@@ -33,8 +32,8 @@ pub fn as_root(name: &str, script: &str, hint: &str) -> Launch {
         .arguments([lock, "sh", "-ec", script])
 }
 
-/// A program that needs root. Sudo, if it is necessary, hides the variables of this process from the program, and a program
-/// that it started cannot be killed by this process.
+/// Returns a program to run as root. Sudo, if it is needed, hides the variables of this process from the program, and this
+/// process cannot kill a program that sudo started.
 ///
 /// # Panics
 /// When neither this process nor sudo without a password is root, with the hint.
@@ -42,12 +41,12 @@ pub fn privileged(name: &str, program: &str, hint: &str) -> Launch {
     if is_root() {
         return Launch::of(name, program, Path::new("/"));
     }
-    // Never asks for a password, since nobody may be there to enter it.
+    // `-n` never asks for a password, because tests run unattended.
     assert!(succeeds("sudo", &["-n", "true"]), "{hint}");
     Launch::of(format!("sudo {name}"), "sudo", Path::new("/")).arguments(["-n", program])
 }
 
-/// Unpacks packages into a folder. Nothing is installed.
+/// Unpacks packages into a directory without installing them.
 ///
 /// # Panics
 /// When they cannot be downloaded or unpacked, with the hint.
@@ -59,33 +58,33 @@ pub fn unpack(packages: &[&str], directory: &Path, hint: &str) {
     if get().0.success() {
         return;
     }
-    // The list of packages is missing or out of date.
+    // The package list is missing or out of date.
     let (updated, output) = as_root("apt-get update", "apt-get update -q", hint).run(GET_TIME_MAX);
     assert!(updated.success(), "{hint}; apt-get printed\n{}", output.join("\n"));
     let (status, output) = get();
     assert!(status.success(), "{hint}; it printed\n{}", output.join("\n"));
 }
 
-/// Whether this process runs as root.
+/// Returns whether this process runs as root.
 pub(crate) fn is_root() -> bool {
     Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout.trim_ascii() == b"0")
 }
 
-/// A program that needs nothing else of its package.
+/// A program that needs no other file of its package.
 #[derive(Debug, Clone, Copy)]
 pub struct Packaged {
-    /// The program, which is in `/usr/bin`.
+    /// The program, in `/usr/bin`.
     pub program: &'static str,
-    /// The package.
+    /// The package that contains it.
     pub package: &'static str,
     /// Arguments with which the program ends at once and without an error.
     pub probe: &'static [&'static str],
-    /// For a machine on which the program is missing and the package cannot be unpacked.
+    /// Failure message if the program is missing and the package cannot be unpacked.
     pub hint: &'static str,
 }
 
 impl Packaged {
-    /// The program of this machine, or else that of the package, which is unpacked beside the build and not installed.
+    /// Returns the program of this machine, or unpacks it from the package below the target directory.
     ///
     /// # Panics
     /// When it is missing and cannot be unpacked.
@@ -96,7 +95,7 @@ impl Packaged {
         let directory = workspace::target_directory().join(self.program);
         fs::create_dir_all(&directory).expect("Cargo's directory can be written");
         let unpacked = directory.join("usr/bin").join(self.program);
-        // One process unpacks it, and others that start at once wait here.
+        // One process unpacks it. Others that start at the same time wait here.
         let lock_file = File::create(directory.join("lock")).expect("Cargo's directory can be written");
         lock_file.lock().expect("a file can be locked");
         if !succeeds(&unpacked, self.probe) {

@@ -1,4 +1,4 @@
-//! The files of `deploy`: what they say, and whether Kubernetes and the programs know it.
+//! Reads the files of `deploy`, and validates them for Kubernetes and for the programs.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -18,7 +18,7 @@ const KUBECTL: Packaged = Packaged {
     hint: "the tests build manifests with kubectl, which is missing here (Debian: `apt-get install kubernetes-client`)",
 };
 
-/// A file of the project as text.
+/// Reads a file of the project as text.
 ///
 /// # Panics
 /// When it is missing.
@@ -27,20 +27,20 @@ pub fn read(path: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The manifests that a folder with a `kustomization.yaml` describes, as YAML.
+/// Builds the manifests of a directory with a `kustomization.yaml`, as YAML.
 ///
 /// # Panics
 /// When they cannot be built.
 pub fn kustomize(folder: &Path) -> String {
     let output = Command::new(KUBECTL.path()).arg("kustomize").arg(folder).output();
     let output = output.expect("kubectl can be started");
-    // Warnings about members that only older versions need are there, too.
+    // Standard error also has warnings about members that only older versions need.
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{}: {errors}", folder.display());
     String::from_utf8(output.stdout).expect("manifests are UTF-8")
 }
 
-/// The documents of a YAML text.
+/// Parses the documents of a YAML text.
 ///
 /// # Panics
 /// When it is not YAML.
@@ -48,8 +48,8 @@ pub fn documents(yaml: &str) -> Vec<Value> {
     valid_documents(yaml, &[])
 }
 
-/// The documents of a YAML text, which must be valid in these versions of Kubernetes, without unknown members. Custom
-/// kinds are not checked.
+/// Parses the documents of a YAML text, which must be valid in these versions of Kubernetes, without unknown members. Custom
+/// kinds are not validated.
 ///
 /// # Panics
 /// When one is invalid, with the reason.
@@ -61,14 +61,14 @@ pub fn valid_documents(yaml: &str, kubernetes: &[&str]) -> Vec<Value> {
     printed.lines().map(|line| serde_json::from_str(line).expect("it prints JSON")).collect()
 }
 
-/// The variables of all settings, such as `POSTONCE_BIND`.
+/// Returns the environment variables of all settings, such as `POSTONCE_BIND`.
 pub fn variables() -> BTreeSet<String> {
     let command = add_settings(clap::Command::new("settings"));
     let variables = command.get_arguments().filter_map(clap::Arg::get_env);
     variables.map(|variable| variable.to_string_lossy().into_owned()).collect()
 }
 
-/// The variables of the service among these that are neither settings nor the name of a file with a secret.
+/// Returns those of these variables of the service that are neither settings nor names of files with a secret.
 pub fn unknown_variables<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     let (known, command) = (variables(), add_settings(clap::Command::new("settings")));
     let secrets = command.get_arguments().filter(|arg| arg.is_hide_env_values_set());
@@ -78,40 +78,40 @@ pub fn unknown_variables<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<&'
     names.into_iter().filter(|name| name.starts_with("POSTONCE_") && !is_known(name)).collect()
 }
 
-/// The items of a list; none if it is missing.
+/// Returns the items of a list; none if it is missing.
 pub fn items(value: &Value) -> &[Value] {
     value.as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
-/// The texts of a list; none if it is missing.
+/// Returns the texts of a list; none if it is missing.
 pub fn texts(value: &Value) -> impl Iterator<Item = &str> {
     items(value).iter().filter_map(Value::as_str)
 }
 
-/// The members of an object; none if it is missing.
+/// Returns the members of an object; none if it is missing.
 pub fn members(value: &Value) -> impl Iterator<Item = (&str, &Value)> {
     value.as_object().into_iter().flatten().map(|(name, value)| (name.as_str(), value))
 }
 
-/// The text at a JSON pointer.
+/// Returns the text at a JSON pointer.
 ///
 /// # Panics
-/// When there is none.
+/// When there is no text.
 pub fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
     let found = value.pointer(pointer).and_then(Value::as_str);
     found.unwrap_or_else(|| panic!("no text at {pointer} of {value:#}"))
 }
 
-/// The whole number at a JSON pointer.
+/// Returns the whole number at a JSON pointer.
 ///
 /// # Panics
-/// When there is none.
+/// When there is no whole number.
 pub fn number(value: &Value, pointer: &str) -> u64 {
     let found = value.pointer(pointer).and_then(Value::as_u64);
     found.unwrap_or_else(|| panic!("no number at {pointer} of {value:#}"))
 }
 
-/// Whether an image is named with a version, or with the hash of its content.
+/// Returns whether an image is pinned to a version or to the hash of its content.
 pub fn is_pinned(image: &str) -> bool {
     let name = image.rsplit('/').next().unwrap_or_default();
     name.contains('@') || name.split_once(':').is_some_and(|(_, tag)| !tag.is_empty() && tag != "latest")

@@ -1,8 +1,7 @@
-//! The formats of partners, written and parsed by hand as a client of each would do it, without the tables
-//! of the bank. A submission becomes a request; an answer becomes a [`ReportedTransaction`], which is the
-//! same for all formats.
+//! The formats of partners, written and parsed by hand as a client would do it, without the tables of the bank. A submission
+//! becomes a request, and a response becomes a [`ReportedTransaction`], which is the same for all formats.
 //!
-//! **To add a format**: add a variant, and fill in the match arms.
+//! **To add a format**, add a variant and fill in the match arms.
 
 use postonce_shared::messaging::xml::{self, Element, XmlLimits};
 use postonce_shared::testing::prelude::*;
@@ -11,8 +10,7 @@ use serde_json::{Value, json};
 
 use crate::client::{Answer, Client, Submission, path_of};
 
-/// Content that the bank does not know and returns unchanged: a member of JSON, an element of another
-/// namespace.
+/// Content in XML that the bank does not know and returns unchanged: an element of another namespace.
 const UNKNOWN_ELEMENT: &str = "<x:loyalty xmlns:x=\"urn:example:loyalty\" card=\"77\">gold</x:loyalty>";
 
 /// A format of partners.
@@ -22,34 +20,34 @@ pub enum Dialect {
     Json,
     /// The canonical XML.
     Xml,
-    /// The model of World Wide Importers.
+    /// The format of World Wide Importers.
     Wwi,
 }
 
-/// The content of an answer about a transaction.
+/// The content of a response about a transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReportedTransaction {
-    /// The id.
+    /// The message id.
     pub message_id: String,
-    /// The account.
+    /// The account id.
     pub account: String,
     /// `deposit` or `withdrawal`.
     pub kind: String,
-    /// A decimal number.
+    /// The amount, a decimal number.
     pub amount: String,
-    /// The currency.
+    /// The currency code.
     pub currency: String,
     /// `accepted`, `posted` or `rejected`.
     pub status: String,
-    /// The reference on the statement; empty for none.
+    /// The reference on the statement; empty if there is none.
     pub reference: String,
-    /// The only entry of the metadata, as `name=value`; empty for none.
+    /// The only entry of the metadata as `name=value`; empty if there is none.
     pub metadata: String,
     /// The order number of a posted transaction.
     pub order_number: String,
     /// The balance after a posted transaction, a decimal number.
     pub balance_after: String,
-    /// The unknown content, as it was returned; empty for none.
+    /// The unknown content as it was returned; empty if there is none.
     pub unknown_content: String,
 }
 
@@ -57,7 +55,7 @@ impl Dialect {
     /// All formats.
     pub const ALL: [Self; 3] = [Self::Json, Self::Xml, Self::Wwi];
 
-    /// The media type.
+    /// Returns the media type of documents.
     pub const fn media_type(self) -> &'static str {
         match self {
             Self::Json => "application/json",
@@ -66,7 +64,7 @@ impl Dialect {
         }
     }
 
-    /// The media type of refusals.
+    /// Returns the media type of problems.
     pub const fn problem_media_type(self) -> &'static str {
         match self {
             Self::Json => "application/problem+json",
@@ -75,7 +73,7 @@ impl Dialect {
         }
     }
 
-    /// The request that submits a deposit or withdrawal. No header selects the format of the answer.
+    /// Builds the request that submits a deposit or a withdrawal. No header selects the format of the response.
     pub fn submission(
         self,
         client: &Client,
@@ -88,7 +86,7 @@ impl Dialect {
         request.header("Content-Type", self.media_type()).body(self.body(submission))
     }
 
-    /// The body of a request.
+    /// Returns the body of a request.
     pub fn body(self, submission: &Submission) -> String {
         let text = |name: &str| submission.body.get(name).and_then(Value::as_str).map(escaped);
         let element = |local: &str, name: &str| {
@@ -135,13 +133,13 @@ impl Dialect {
         }
     }
 
-    /// The submission with some unknown content.
+    /// Adds unknown content to a submission.
     #[must_use]
     pub fn with_unknown_content(submission: Submission) -> Submission {
         submission.with("loyalty", json!({"card": "77", "rank": "gold"}))
     }
 
-    /// The unknown content of [`Self::with_unknown_content`], as it is returned in this format.
+    /// Returns the unknown content of [`Self::with_unknown_content`] as this format returns it.
     pub fn unknown_content(self) -> String {
         match self {
             Self::Json => json!({"card": "77", "rank": "gold"}).to_string(),
@@ -149,10 +147,10 @@ impl Dialect {
         }
     }
 
-    /// Parses an answer about a transaction.
+    /// Parses a response about a transaction.
     ///
     /// # Panics
-    /// When it is in another format.
+    /// When the response is in another format.
     pub fn transaction(self, answer: &Answer) -> ReportedTransaction {
         self.expect_type(answer, self.media_type());
         match self {
@@ -162,10 +160,10 @@ impl Dialect {
         }
     }
 
-    /// The code of a refusal.
+    /// Returns the code of a problem.
     ///
     /// # Panics
-    /// When it is in another format.
+    /// When the response is in another format.
     pub fn code(self, answer: &Answer) -> String {
         self.expect_type(answer, self.problem_media_type());
         match self {
@@ -251,7 +249,7 @@ fn wwi_transaction(root: &Element) -> ReportedTransaction {
     }
 }
 
-/// The root element of an XML answer.
+/// Parses the root element of an XML response.
 fn root(answer: &Answer, name: &str) -> Element {
     let root = xml::read(answer.text.as_bytes(), &XmlLimits::default());
     let root = root.unwrap_or_else(|error| panic!("{error}: {answer:?}"));
@@ -259,7 +257,7 @@ fn root(answer: &Answer, name: &str) -> Element {
     root
 }
 
-/// The text at a path of elements; empty if it is missing.
+/// Returns the text at a path of elements; empty if it is missing.
 fn at(root: &Element, path: &str) -> String {
     let step = |element, name: &str| Element::elements(element).find(|inner| inner.name.local == name);
     let found = path.split('/').try_fold(root, step);

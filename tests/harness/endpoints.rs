@@ -1,4 +1,4 @@
-//! The storage of a bank as its processes see it: a SQLite file, or Azurite behind proxies.
+//! The storage of a bank as its processes access it: a SQLite file, or Azurite behind proxies.
 
 use crate::azurite::Ports;
 use crate::proxy::{Mode, Proxy};
@@ -16,23 +16,23 @@ pub struct Proxies {
 }
 
 impl Proxies {
-    /// Starts proxies in front of the services at those ports.
+    /// Starts proxies in front of the services at these ports.
     pub fn before(ports: Ports) -> Self {
         let Ports { blob, queue, table } = ports;
         Self { blobs: Proxy::before(blob), queues: Proxy::before(queue), tables: Proxy::before(table) }
     }
 
-    /// The ports of the proxies.
+    /// Returns the ports of the proxies.
     pub const fn ports(&self) -> Ports {
         Ports { blob: self.blobs.port(), queue: self.queues.port(), table: self.tables.port() }
     }
 
-    /// The number of bytes forwarded so far in both directions.
+    /// Returns the number of bytes forwarded so far in both directions.
     pub fn forwarded_bytes(&self) -> u64 {
         [&self.blobs, &self.queues, &self.tables].map(Proxy::forwarded_bytes).into_iter().sum()
     }
 
-    /// Switches all three proxies.
+    /// Sets the mode of all three proxies.
     pub fn switch_all(&self, mode: Mode) {
         self.blobs.switch(mode);
         self.queues.switch(mode);
@@ -40,23 +40,23 @@ impl Proxies {
     }
 }
 
-/// The storage of a bank as settings, and the proxies in front of it.
+/// Storage settings of a bank, and the proxies in front of the storage.
 #[derive(Debug)]
 pub struct Endpoints {
-    /// The emulator itself.
+    /// The setting for Azurite without proxies.
     pub emulator: String,
-    /// The storage as similar to Azure as the plan says.
+    /// The setting for the storage with the likeness to Azure that the plan asks for.
     pub direct: String,
-    /// The same through the proxies that the test can switch.
+    /// The setting for the same storage through the proxies that the test controls.
     pub through: String,
-    /// The proxies that make Azurite similar to Azure.
+    /// Proxies that make Azurite more similar to Azure.
     pub storage_proxies: Option<StorageProxies>,
-    /// The proxies that the test can switch, if the plan has them.
+    /// Proxies that the test controls, if the plan has them.
     pub proxies: Option<Proxies>,
 }
 
 impl Endpoints {
-    /// A SQLite file, without proxies.
+    /// Returns the endpoints of a SQLite file, without proxies.
     pub fn of_sqlite(storage: String) -> Self {
         Self {
             emulator: storage.clone(),
@@ -67,7 +67,7 @@ impl Endpoints {
         }
     }
 
-    /// Starts the proxies in front of the services at those ports.
+    /// Starts the proxies in front of the services at these ports.
     pub fn of_azurite(ports: Ports, likeness: Likeness, with_proxies: bool) -> Self {
         let storage = |ports: Ports| format!("azure:{}", ports.connection_string());
         let storage_proxies = StorageProxies::before(ports, likeness);

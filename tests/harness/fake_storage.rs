@@ -1,5 +1,5 @@
-//! A storage service that fails on request, as the wire of the adapter for Azure: it answers an error before or after it executes a
-//! request, loses responses, answers batches with no response in them, and executes a request late. Its rows are those of
+//! A fake storage service below the adapter for Azure, which fails on request. It fails before or after executing a request,
+//! loses responses, responds to batches without the inner responses, and executes requests late. Its rows are in
 //! [`Tables`], and it has one message on a queue.
 
 use std::collections::VecDeque;
@@ -21,7 +21,7 @@ use crate::storage_proxy::Service;
 use crate::storage_proxy::error_responses::{ProxiedResponse, StorageError, plain_headers};
 use crate::storage_proxy::request::ProxiedRequest;
 
-/// The tables of a store with the prefix `test`; with them, each request of a test is one of the operation that it tests.
+/// Tables of a store with the prefix `test`. They exist from the start, so a test sees only requests of the tested operation.
 const TABLES: [&str; 8] =
     ["ledger", "accounts", "deadletters", "state", "apikeys", "partners", "numbers", "roster"];
 
@@ -33,34 +33,34 @@ const NO_MESSAGE: StorageError = StorageError {
     message: "The specified message does not exist.",
 };
 
-/// How a request fails.
+/// Failure of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// The request is not executed; this status is the response, without an error code.
+    /// Does not execute the request. Responds with this status and no error code.
     Refuse(u16),
-    /// The request is executed; this status is the response.
+    /// Executes the request. Responds with this status.
     ApplyAndAnswer(u16),
-    /// The request is not executed; the connection ends.
+    /// Does not execute the request. Closes the connection.
     Cut,
-    /// The request is executed; the response is lost.
+    /// Executes the request. Loses the response.
     ApplyAndCut,
-    /// The connection ends; the request is executed right before the next write.
+    /// Closes the connection. Executes the request right before the next write.
     CutAndApplyLate,
-    /// The request is not executed; a batch is answered by 202 with no response in it.
+    /// Does not execute the batch. Responds with 202 without an inner response.
     Empty,
-    /// The request is executed; a batch is answered by 202 with no response in it.
+    /// Executes the batch. Responds with 202 without an inner response.
     ApplyAndEmpty,
 }
 
-/// How a failed batch names the row that failed.
+/// How the response to a failed batch names the row that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Hints {
-    /// As Azure does.
+    /// Correctly, as Azure does.
     #[default]
     True,
     /// Always the second row.
     Wrong,
-    /// No row: the error is left out.
+    /// Not at all: the error is omitted.
     None,
 }
 
@@ -69,20 +69,20 @@ struct State {
     tables: Tables,
     hints: Hints,
     has_message: bool,
-    /// The kinds of requests that fail next, and how.
+    /// The next failures, each for a kind of request.
     faults: VecDeque<(&'static str, Fault)>,
     late: Option<ProxiedRequest>,
     requests: Vec<&'static str>,
-    /// The addresses, with their queries, and the bodies of the requests.
+    /// Addresses with queries, and bodies, of the requests.
     targets: Vec<(String, String)>,
     damages_etags: bool,
-    /// The kind of requests that are never answered.
+    /// The kind of requests that get no response.
     hanging: Option<&'static str>,
-    /// The date in all responses, if it was set.
+    /// The date in all responses, if it is set.
     date: Option<String>,
 }
 
-/// The service.
+/// The fake storage service.
 #[derive(Clone, Default)]
 pub struct FakeStorage {
     state: Arc<Mutex<State>>,
@@ -95,40 +95,40 @@ impl fmt::Debug for FakeStorage {
 }
 
 impl FakeStorage {
-    /// A service at `http://127.0.0.1/bank`, with the empty tables of the prefix `test`.
+    /// Starts a service at `http://127.0.0.1/bank`, with empty tables of the prefix `test`.
     pub fn start() -> Self {
         let fake = Self::default();
         TABLES.iter().for_each(|name| fake.state.lock().tables.add(format!("/bank/test{name}")));
         fake
     }
 
-    /// Lets the next requests of that kind fail, one by one, in this order.
+    /// Lets the next requests of this kind fail, one by one, in this order.
     pub fn fail(&self, kind: &'static str, faults: &[Fault]) {
         self.state.lock().faults.extend(faults.iter().map(|fault| (kind, *fault)));
     }
 
-    /// The kinds of the requests since the last call.
+    /// Returns the kinds of the requests since the last call.
     pub fn requests(&self) -> Vec<&'static str> {
         assert!(self.state.lock().faults.is_empty(), "faults that no request met");
         std::mem::take(&mut self.state.lock().requests)
     }
 
-    /// The addresses and bodies of the requests since the last call.
+    /// Returns the addresses and bodies of the requests since the last call.
     pub fn targets(&self) -> Vec<(String, String)> {
         std::mem::take(&mut self.state.lock().targets)
     }
 
-    /// From now on every ETag contains a wildcard.
+    /// From now on, every ETag contains a wildcard.
     pub fn damage_etags(&self) {
         self.state.lock().damages_etags = true;
     }
 
-    /// Sets how failed batches are answered.
+    /// Sets how responses to failed batches name the row.
     pub fn hint(&self, hints: Hints) {
         self.state.lock().hints = hints;
     }
 
-    /// Removes the rows whose names end like this, as an operator might. Returns their number.
+    /// Removes the rows whose names have this suffix, as an operator might. Returns their number.
     pub fn remove(&self, end: &str) -> usize {
         self.state.lock().tables.remove_ending(end)
     }
@@ -138,7 +138,7 @@ impl FakeStorage {
         self.state.lock().date = Some(date.to_owned());
     }
 
-    /// From now on requests of that kind are not answered.
+    /// From now on, requests of this kind get no response.
     pub fn hang(&self, kind: &'static str) {
         self.state.lock().hanging = Some(kind);
     }
@@ -152,7 +152,7 @@ impl FakeStorage {
         }
     }
 
-    /// Adds a message that can be deleted once.
+    /// Adds a message, which can be deleted once.
     pub fn put_message(&self) {
         self.state.lock().has_message = true;
     }
@@ -172,7 +172,7 @@ impl Wire for FakeStorage {
 }
 
 impl State {
-    /// Records a request. Returns whether it is never answered.
+    /// Records a request. Returns whether it gets no response.
     fn receive(&mut self, request: &ProxiedRequest) -> bool {
         let kind = kind(request);
         self.requests.push(kind);
@@ -180,7 +180,7 @@ impl State {
         self.hanging == Some(kind)
     }
 
-    /// `None` cuts the connection.
+    /// Executes a request and returns the response. `None` closes the connection.
     fn answer(&mut self, request: &ProxiedRequest) -> Option<ProxiedResponse> {
         let kind = kind(request);
         if kind != "get"
@@ -223,9 +223,9 @@ impl State {
             "receive" => plain(200, "<QueueMessagesList></QueueMessagesList>"),
             "delete" if std::mem::take(&mut self.has_message) => plain(204, ""),
             "delete" => NO_MESSAGE.response(Service::Queue),
-            // This response is never read: the only test of it loses it.
+            // The only test of this request loses the response.
             "update" => plain(204, ""),
-            // As Azurite, which takes them for ends of lines.
+            // Azurite also fails, because it treats these characters as line ends.
             "batch" if String::from_utf8_lossy(&request.body).contains(['\u{2028}', '\u{2029}']) => {
                 plain(500, "")
             }
@@ -240,7 +240,7 @@ impl State {
     }
 }
 
-/// The answer to a failed batch with another hint: the message of its error begins with the number of the row.
+/// Replaces the row number at the start of the error message in the response to a failed batch.
 fn hinted(body: &str, hints: Hints) -> String {
     let Some((head, error)) = body.split_once(r#"{"odata.error""#) else { return body.to_owned() };
     match hints {

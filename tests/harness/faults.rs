@@ -1,7 +1,7 @@
-//! Ports that fail on purpose: the fault injection of the tests, outside of production code.
+//! Ports that fail on purpose: fault injection for tests, outside of production code.
 //!
-//! [`crashing`] ports kill their process with SIGKILL at a named point, so that nothing is finished,
-//! flushed or dropped. [`deleting_early`] ports make a worker faulty, which tests must detect.
+//! [`crashing`] ports kill their process with SIGKILL at a named point, so nothing is finished, flushed or dropped.
+//! [`deleting_early`] ports make a worker faulty, which tests must detect.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -12,19 +12,19 @@ use postonce_shared::testing::prelude::*;
 
 use crate::wait;
 
-/// Where a worker crashes.
+/// Point at which a worker crashes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CrashPoint {
-    /// After messages were received, and before a decision.
+    /// After messages were received, before a decision.
     AfterReceive,
-    /// After a decision, and before the commit is written.
+    /// After a decision, before the commit is written.
     BeforeCommit,
-    /// After the commit was written, and before its message is deleted.
+    /// After the commit was written, before its message is deleted.
     AfterCommit,
 }
 
 impl CrashPoint {
-    /// The name on the command line.
+    /// Returns the name of the point on the command line.
     pub const fn code(self) -> &'static str {
         match self {
             Self::AfterReceive => "after-receive",
@@ -33,7 +33,7 @@ impl CrashPoint {
         }
     }
 
-    /// The point with that name.
+    /// Finds the point by its name.
     pub fn from_code(code: &str) -> Option<Self> {
         [Self::AfterReceive, Self::BeforeCommit, Self::AfterCommit]
             .into_iter()
@@ -41,36 +41,35 @@ impl CrashPoint {
     }
 }
 
-/// The same store; its process crashes at that point.
+/// Wraps a store so that the process crashes at this point.
 pub fn crashing(store: Store, point: CrashPoint) -> Store {
     with_fault(store, PortFault::DiesAt(point))
 }
 
-/// Ends this process with SIGKILL.
 fn die() -> ! {
     let pid = std::process::id().to_string();
     drop(Command::new("sh").args(["-c", r#"kill -KILL "$1""#, "kill", &pid]).status());
-    // The signal may take a moment; nothing may happen in it.
+    // The signal may take a moment, in which nothing may happen.
     loop {
         std::thread::park();
     }
 }
 
-/// What happens before and after an operation of a port.
+/// The fault of a wrapped port.
 #[derive(Debug, Clone, Copy)]
 enum PortFault {
     DiesAt(CrashPoint),
     DeletesEarly,
 }
 
-/// The name of [`deleting_early`] ports on the command line.
+/// Name of [`deleting_early`] ports on the command line.
 pub const DELETES_EARLY: &str = "deletes-early";
 
-/// How long [`deleting_early`] ports hold deleted messages, so that a killed process usually loses some.
+/// Time for which [`deleting_early`] ports hold deleted messages, so that a killed process usually loses some.
 const HOLD_TIME: Duration = Duration::from_millis(150);
 
-/// The same store, but a message is deleted as soon as it is received: its work is lost if the process ends
-/// before the commit.
+/// Wraps a store so that messages are deleted as soon as they are received. Their work is lost if the process ends before the
+/// commit.
 pub fn deleting_early(store: Store) -> Store {
     with_fault(store, PortFault::DeletesEarly)
 }

@@ -1,5 +1,5 @@
-//! An attacker with shared access signatures (SAS) for a queue and the payloads of a bank. The attacks run
-//! in Python with Microsoft's SDK, so they share no code with the bank.
+//! An attacker with shared access signatures (SAS) for a queue and the payloads of a bank. The attacks run in Python with
+//! Microsoft's SDK, so they share no code with the bank.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -12,14 +12,14 @@ use serde_json::{Value, json};
 
 use crate::prelude::*;
 
-/// Attacks a bank on Azurite with one queue.
+/// An attacker of a bank on Azurite with one queue.
 #[derive(Debug)]
 pub struct Forger {
     /// The connection string, the queue and the container.
     target: Value,
 }
 
-/// How the message of one transaction is changed.
+/// A change of the message of one transaction.
 #[derive(Debug, Clone)]
 pub struct Interception {
     /// The transaction.
@@ -31,7 +31,7 @@ pub struct Interception {
 }
 
 impl Forger {
-    /// An attacker of this bank.
+    /// Creates an attacker of this bank.
     ///
     /// # Panics
     /// When the bank is not on Azurite, or has several queues.
@@ -61,25 +61,25 @@ impl Forger {
         assert_eq!(done["may_read"], false, "the SAS permits only adding");
     }
 
-    /// Stores each envelope as a payload and sends a claim on it, with SAS that permit only creating
-    /// payloads and adding messages. The container must exist.
+    /// Stores each envelope as a payload and sends a claim for it, with SAS that permit only creating payloads and adding
+    /// messages. The container must exist.
     pub fn claim_envelopes(&self, envelopes: &[Value]) {
         drop(self.run("claim", &json!({ "envelopes": envelopes })));
     }
 
-    /// Stores payloads under any names. The container must exist.
+    /// Stores payloads under these names. The container must exist.
     pub fn store_under(&self, names: &[&str]) {
         drop(self.run("store", &json!({ "names": names })));
     }
 
-    /// As [`Self::claim_envelopes`], with these bytes as payloads.
+    /// Like [`Self::claim_envelopes`], with these bytes as payloads.
     pub fn claim_payloads(&self, payloads: &[Vec<u8>]) {
         let payloads: Vec<String> = payloads.iter().map(|payload| STANDARD.encode(payload)).collect();
         drop(self.run("claim", &json!({ "payloads": payloads })));
     }
 
-    /// Receives all messages, each with one transaction, and carries out the interception of that
-    /// transaction. Returns the items as they were received.
+    /// Receives all messages, each with one transaction, and performs the interception of that transaction. Returns the items as
+    /// received.
     pub fn intercept(&self, interceptions: &[Interception]) -> Vec<Value> {
         let interceptions: Vec<Value> = interceptions
             .iter()
@@ -97,7 +97,7 @@ impl Forger {
         done["items"].as_u64().expect("it returns a count")
     }
 
-    /// Deletes the queue with all messages, as an operator of the storage account could.
+    /// Deletes the queue with all its messages, as an operator of the storage account could.
     pub fn delete_queue(&self) {
         drop(self.run("delete_queue", &json!({})));
     }
@@ -110,14 +110,14 @@ impl Forger {
         let mut child = Command::new(python::program())
             .arg(python::directory().join("forge.py"))
             .arg(command)
-            // Azurite listens on loopback, where a proxy of the environment cannot reach it.
+            // Azurite listens on loopback, which a proxy in the environment cannot reach.
             .env("NO_PROXY", "*")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .expect("Python starts");
         let mut input = child.stdin.take().expect("its input is a pipe");
-        // When the program ends before it has read everything, its exit status shows the failure.
+        // If the program ends before it has read everything, its exit status shows the failure.
         drop(writeln!(input, "{request}"));
         drop(input);
         let output = child.wait_with_output().expect("its output can be read");
@@ -126,12 +126,12 @@ impl Forger {
     }
 }
 
-/// An envelope around these items, without a seal.
+/// Returns an unsealed envelope with these items.
 pub fn envelope_of(items: &[Value]) -> Value {
     json!({"v": 1, "items": items})
 }
 
-/// A complete item of a transaction in euro.
+/// Returns a complete item of a transaction in euro.
 pub fn item(
     account: AccountKey,
     partner: &str,

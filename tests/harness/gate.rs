@@ -1,4 +1,4 @@
-//! The gate as an operator uses it, and work that waits for its release.
+//! Operations of an operator on the gate, and work that waits for its release.
 
 use std::time::Duration;
 
@@ -10,21 +10,20 @@ use serde_json::{Value, json};
 
 use crate::prelude::*;
 
-/// The path of the gate.
 const PATH: &str = "/v1/admin/gate";
 
 impl Client {
-    /// Changes the gate. The answer lists the listeners that acknowledged.
+    /// Changes the gate. The response lists the listeners that acknowledged.
     pub async fn set_gate(&self, change: &Value) -> Answer {
         self.call(Method::PUT, PATH, change).await
     }
 
-    /// Holds the gate until that many listeners have acknowledged.
+    /// Holds the gate, and waits until this number of listeners have acknowledged.
     pub async fn hold(&self, listeners: usize) -> Answer {
         self.change_gate("held", listeners).await
     }
 
-    /// Releases the gate until that many listeners have acknowledged.
+    /// Releases the gate, and waits until this number of listeners have acknowledged.
     pub async fn release(&self, listeners: usize) -> Answer {
         self.change_gate("released", listeners).await
     }
@@ -37,13 +36,13 @@ impl Client {
         .await
     }
 
-    /// Reads the gate.
+    /// Reads the state of the gate.
     pub async fn gate(&self) -> Answer {
         self.get(PATH).await
     }
 
-    /// Deposits 1.00 that many times, on the accounts in turn, each in its own queue message: a deposit is
-    /// sent only after the previous one for the same queue was answered. Returns the ids.
+    /// Deposits 1.00 `deposits` times, to the accounts in turn, each in its own queue message: a deposit is sent only after the
+    /// previous one for the same queue got a response. Returns the ids.
     pub async fn queue_up(
         &self,
         accounts: &[AccountKey],
@@ -67,14 +66,14 @@ impl Client {
     }
 }
 
-/// The number of listeners that acknowledged, from the answer to a change of the gate.
+/// Returns the number of listeners that acknowledged, from the response to a change of the gate.
 pub fn acknowledged_listeners(answer: &Answer) -> usize {
     let listeners = answer.body.pointer("/listeners").and_then(Value::as_array);
     let listeners = listeners.unwrap_or_else(|| panic!("no listeners in {answer:?}"));
     listeners.iter().filter(|it| it.pointer("/acknowledged") == Some(&Value::Bool(true))).count()
 }
 
-/// A time in the future, in the format of the API.
+/// Returns a future time in the format of the API.
 pub fn in_the_future(ahead: Duration) -> String {
     SystemWorld::new().now().after(ahead).to_string()
 }

@@ -1,8 +1,8 @@
-//! Images of containers: built by Buildah from the Containerfile, finished programs, and a base of Debian's packages, so no
-//! registry is needed. Root is needed, by this process or through sudo.
+//! Container images, built by Buildah from the Containerfile, the compiled programs, and a base of Debian packages, so no
+//! registry is needed. Root is needed, for this process or through sudo.
 //!
-//! All images are in a folder below Cargo's directory, which is removed when the test process ends. Only Buildah's list of the
-//! hashes of layers stays on the machine: no option moves it.
+//! All images are in a directory below Cargo's directory, which is removed when the test process ends. Only Buildah's list of
+//! layer hashes remains on the machine, because no option moves it.
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
@@ -21,30 +21,29 @@ use crate::deployment::{items, number, text};
 use crate::process::{Launch, succeeds};
 use crate::{process_guard, workspace};
 
-/// The programs of every image.
+/// Programs that have an image.
 pub const PROGRAMS: [Binary; 2] = [Binary::Web, Binary::Worker];
-/// The version and the revision in the labels of the images.
+/// Version in the labels of the images.
 pub const VERSION: &str = "1.2.3";
-/// See [`VERSION`].
+/// Revision in the labels of the images.
 pub const REVISION: &str = "0123456789abcdef0123456789abcdef01234567";
 
-/// Longest time for installing the packages.
 const INSTALL_TIME_MAX: Duration = Duration::from_secs(300);
-/// Longest time of one step, on a machine that is busy with other tests.
+/// Maximum time of one step, on a machine that runs other tests.
 const STEP_TIME_MAX: Duration = Duration::from_secs(180);
 const INSTALL: &str = "apt-get update -q && DEBIAN_FRONTEND=noninteractive \
                        apt-get install -qy --no-install-recommends buildah crun binutils";
-/// For a machine on which images cannot be built or started.
+/// Failure message on a machine that cannot build or start images.
 pub(crate) const HINT: &str = "the tests build images with buildah and start them with crun, as root or with sudo; \
                                something of that is missing here (Debian: `apt-get install buildah crun binutils`)";
 
 const CONTAINERFILE: &str = "deploy/container/Containerfile";
-/// What the programs need of a base: folders, the C library, and libgcc.
+/// Packages that the programs need: directories, the C library, and libgcc.
 const BASE_PACKAGES: [&str; 3] = ["base-files", "libc6", "libgcc-s1"];
 const BASE: &str = "localhost/base";
 const BASE_CONTAINERFILE: &str = "FROM scratch\nCOPY . /\n";
-/// Pulls no image. With layers, the Buildah of Debian 12 forgets the empty folder that `WORKDIR` makes. Nothing is run, so the
-/// kind of isolation does not matter.
+/// Does not pull images. With layers, Buildah of Debian 12 loses the empty directory that `WORKDIR` creates. The kind of
+/// isolation does not matter, because the build runs nothing.
 const BUILD: [&str; 6] =
     ["build", "--format=docker", "--pull=never", "--layers=false", "--isolation=chroot", "--quiet"];
 
@@ -56,7 +55,7 @@ pub struct Images {
     worker: Image,
 }
 
-/// A place with the base and the finished programs, and then with images.
+/// The directory of the base, the compiled programs, and the images.
 #[derive(Debug)]
 struct Folder(PathBuf);
 
@@ -64,17 +63,17 @@ struct Folder(PathBuf);
 #[derive(Debug)]
 pub struct Image {
     name: String,
-    /// The manifest and the settings, as Buildah prints them.
+    /// Manifest and configuration, as Buildah prints them.
     inspected: Value,
-    /// The root file system of a container of this image.
+    /// Root file system of a container of this image.
     root: PathBuf,
 }
 
 impl Images {
-    /// The images, which are built once for all tests of this process.
+    /// Returns the images, which are built once for all tests of this process.
     ///
     /// # Panics
-    /// When something is missing and cannot be installed, or a step fails.
+    /// When a tool is missing and cannot be installed, or a step fails.
     pub fn shared() -> &'static Self {
         static SHARED: OnceLock<Images> = OnceLock::new();
         SHARED.get_or_init(|| {
@@ -84,7 +83,7 @@ impl Images {
         })
     }
 
-    /// The image of a program.
+    /// Returns the image of a program.
     ///
     /// # Panics
     /// When the program has no image.
@@ -96,10 +95,10 @@ impl Images {
         }
     }
 
-    /// The size of an image in a registry: that of its compressed layers.
+    /// Returns the size of an image in a registry, which is the size of its compressed layers.
     ///
     /// # Panics
-    /// When it cannot be compressed.
+    /// When the image cannot be compressed.
     pub fn compressed_bytes(&self, image: &Image) -> u64 {
         // This format compresses layers as a registry does.
         let pushed = self.folder.path(&format!("pushed-{}", image.name));
@@ -116,7 +115,7 @@ impl Images {
         layers.iter().map(|layer| number(layer, "/size")).sum()
     }
 
-    /// A new folder beside the images.
+    /// Creates a directory beside the images.
     pub(crate) fn new_folder(&self) -> PathBuf {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -127,7 +126,7 @@ impl Images {
 }
 
 impl Folder {
-    /// Makes the base, and copies the programs under test without what only a debugger needs.
+    /// Creates the base, and copies the programs under test without debug information.
     fn prepare() -> Self {
         install();
         let directory = TempDir::with_prefix_in("images-", workspace::target_directory());
@@ -144,7 +143,7 @@ impl Folder {
             succeed(&strip.arguments([&*stripped, program.path()]));
             let list = finished.join("sbom").join(list_name(program));
             fs::write(&list, dependencies(program)).expect("a file");
-            // Whatever this process allows to others.
+            // Set explicitly, because the umask of this process may be restrictive.
             for (file, mode) in [(stripped, 0o755), (list, 0o644)] {
                 fs::set_permissions(file, Permissions::from_mode(mode)).expect("a mode");
             }
@@ -178,7 +177,7 @@ impl Folder {
         Image { name: stage.to_owned(), inspected, root: PathBuf::from(root.trim()) }
     }
 
-    /// A path in the folder of the images.
+    /// Returns a path in the directory of the images.
     fn path(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
@@ -190,7 +189,7 @@ impl Folder {
     fn buildah(&self, name: &str) -> Launch {
         let temporary = format!("TMPDIR={}", self.path("tmp").display());
         let launch = debian::privileged(name, "env", HINT).arguments([&*temporary, "buildah", "--root"]);
-        // Copies of whole file systems: slower than overlays, but there are none on some file systems.
+        // Copies whole file systems. Overlays are faster, but some file systems do not support them.
         let launch =
             launch.arguments([self.path("storage")]).arguments(["--storage-driver", "vfs", "--runroot"]);
         launch.arguments([self.path("run")])
@@ -198,77 +197,77 @@ impl Folder {
 }
 
 impl Image {
-    /// The stage of the Containerfile.
+    /// Returns the stage of the Containerfile, which is the name of the image.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The settings of its containers, such as `User` and `Healthcheck`.
+    /// Returns the configuration for containers, such as `User` and `Healthcheck`.
     pub fn config(&self) -> &Value {
         self.inspected.pointer("/Docker/config").unwrap_or(&Value::Null)
     }
 
-    /// The kind of manifest.
+    /// Returns the media type of the manifest.
     ///
     /// # Panics
-    /// When the manifest does not say it.
+    /// When the manifest has no media type.
     pub fn media_type(&self) -> String {
         let manifest: Value = serde_json::from_str(text(&self.inspected, "/Manifest")).expect("JSON");
         text(&manifest, "/mediaType").to_owned()
     }
 
-    /// The root file system of a container of this image, on this machine. Only root can read it.
+    /// Returns the root file system of a container of this image, on this machine. Only root can read it.
     pub(crate) fn root(&self) -> &Path {
         &self.root
     }
 
-    /// The path of a file of the image on this machine.
+    /// Returns the path on this machine of a file in the image.
     pub(crate) fn path(&self, file: &str) -> PathBuf {
         self.root.join(file.trim_start_matches('/'))
     }
 
-    /// Reads a file of the image.
+    /// Reads a file in the image.
     ///
     /// # Panics
-    /// When it is missing.
+    /// When the file is missing.
     pub fn read(&self, file: &str) -> String {
         output_of(&debian::privileged("cat", "cat", HINT).arguments([self.path(file)]))
     }
 
-    /// The owner, the group and the mode of a file of the image, such as `0:0 755`.
+    /// Returns the owner, group and mode of a file in the image, such as `0:0 755`.
     ///
     /// # Panics
-    /// When it is missing.
+    /// When the file is missing.
     pub fn owner(&self, file: &str) -> String {
         let stat = debian::privileged("stat", "stat", HINT).arguments(["--format=%u:%g %a"]);
         output_of(&stat.arguments([self.path(file)])).trim().to_owned()
     }
 }
 
-/// The name of the list of dependencies of a program.
+/// Returns the file name of the dependency list of a program.
 pub fn list_name(program: Binary) -> String {
     format!("{}.cdx.json", program.name())
 }
 
-/// Stands in for the list of dependencies of a program, because the tests do not compile with `cargo auditable`.
+/// Returns a placeholder for the dependency list of a program, because the tests do not compile with `cargo auditable`.
 pub fn dependencies(program: Binary) -> String {
     let components = json!([{"type": "application", "name": program.name()}]);
     json!({"bomFormat": "CycloneDX", "specVersion": "1.3", "components": components}).to_string()
 }
 
-/// Runs a program to its end.
+/// Runs a program to completion.
 ///
 /// # Panics
-/// When it fails, with its output.
+/// When the program fails, with its output.
 pub(crate) fn succeed(launch: &Launch) {
     let (status, lines) = launch.run(STEP_TIME_MAX);
     assert!(status.success(), "{}: {}", launch.name, lines.join("\n"));
 }
 
-/// Runs a program that ends at once, and returns its output without its warnings.
+/// Runs a program to completion, and returns its standard output.
 ///
 /// # Panics
-/// When it fails, with its errors.
+/// When the program fails, with its standard error.
 pub(crate) fn output_of(launch: &Launch) -> String {
     let output =
         Command::new(&launch.program).args(&launch.arguments).current_dir(&launch.directory).output();
@@ -291,13 +290,13 @@ fn install() {
     });
 }
 
-/// A folder with the content of the base. It is unpacked again when the C library of this machine was updated, since the
-/// programs are linked with that.
+/// Returns a directory with the content of the base. It is unpacked again after an update of the C library of this machine,
+/// because the programs are linked with that library.
 fn base() -> PathBuf {
     let directory = workspace::target_directory().join("image-base");
     let (root, stamp) = (directory.join("root"), directory.join("unpacked-for"));
     fs::create_dir_all(&directory).expect("Cargo's directory can be written");
-    // One process unpacks it, and others that start at once wait here.
+    // One process unpacks it. Others that start at the same time wait here.
     let lock_file = File::create(directory.join("lock")).expect("Cargo's directory can be written");
     lock_file.lock().expect("a file can be locked");
     let query = Launch::of("dpkg-query", "dpkg-query", &directory);

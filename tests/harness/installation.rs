@@ -1,10 +1,10 @@
-//! Installation of what a lock file pins.
+//! Installation of packages that a lock file pins.
 
 use std::fs::{self, File};
 use std::path::Path;
 
-/// Installs into a directory what a lock file pins, unless that was completed for the present content of the lock file and
-/// is still intact. Of several test processes that start at once, one installs, and the others wait.
+/// Runs `install` unless it was completed for the current content of the lock file and the result is intact. If several test
+/// processes start at once, one installs and the others wait.
 ///
 /// # Panics
 /// When the lock file cannot be read.

@@ -1,11 +1,11 @@
-//! The whole journal of an account, read directly from the store.
+//! Reads the whole journal of an account directly from the store.
 
 use postonce_shared::testing::prelude::*;
 
-/// Reads the pages of an account in the order of their decisions.
+/// Returns the pages of an account in the order of their decisions.
 ///
 /// # Panics
-/// When they cannot be read.
+/// When the pages cannot be read.
 pub async fn whole_journal(store: &Store, account: AccountKey) -> Vec<JournalPage> {
     let mut pages = store.log.pages(account, 1, usize::MAX).await.expect("the journal can be read");
     let mut cursor: Option<String> = None;

@@ -1,13 +1,11 @@
-//! The harness of the end-to-end tests: Azurite, the real binaries as processes, a client of the HTTP API
-//! that checks every answer against its [contract](contracts), proxies that make a service unavailable,
-//! workers that crash at a named point, an independent auditor, and chaos tests that combine them. It also
-//! contains the bank in a [simulated world](simulation), its protocol as a [model] for a model
-//! checker, and the properties that hold for [hostile input](hostile).
+//! The harness of the end-to-end tests: Azurite, the real binaries as processes, an HTTP client that checks every response
+//! against its [contract](contracts), proxies that make a service unavailable, workers that crash at a named point, an
+//! independent auditor, and chaos tests that combine them. It also contains the bank in a [simulated world](simulation),
+//! its protocol as a [model] for a model checker, and the properties that hold for [hostile input](hostile).
 //!
-//! Everything listens on loopback only. No process that is started here outlives the test process, however
-//! that ends ([`process_guard`]). Every wait is for a condition, with a deadline ([`wait`]). The harness is
-//! test code: on an error it panics with a message, and the logs of the processes are printed with the
-//! failure.
+//! Everything listens on loopback only. No started process outlives the test process, however that ends
+//! ([`process_guard`]). Every wait has a condition and a deadline ([`wait`]). The harness is test code: on an error it panics
+//! with a message, and the logs of the processes are printed with the failure.
 
 pub mod wait;
 

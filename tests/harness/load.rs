@@ -1,4 +1,4 @@
-//! Clients that deposit through several web processes while something is done to these, as behind a load balancer.
+//! Deposits through several web processes while a test disturbs them, as behind a load balancer.
 
 use std::cell::{Cell, RefCell};
 
@@ -9,19 +9,19 @@ use reqwest::Method;
 use crate::prelude::*;
 
 const CONNECTIONS: usize = 4;
-/// Deposits that are accepted between two steps, through all processes beside each other.
+/// Number of deposits to accept between two steps of a test, over all processes.
 const DEPOSITS_BETWEEN: usize = 100;
-/// Each deposit in cents.
+/// Amount of each deposit in cents.
 const CENTS: usize = 101;
 const AMOUNT: &str = "1.01";
 
-/// Clients that deposit to one account through the web processes that say that they are ready, as a load balancer chooses them.
+/// Clients that deposit to one account through the ready web processes, as a load balancer would select them.
 #[derive(Debug)]
 pub struct Load {
     clients: Vec<Client>,
     account: AccountKey,
     accepted: RefCell<Vec<MessageId>>,
-    /// Requests without an answer, or with one that refuses them.
+    /// Requests without a response, or with a refusal.
     failed: RefCell<Vec<String>>,
     is_over: Cell<bool>,
 }
@@ -46,12 +46,12 @@ impl Load {
         join_all((0..CONNECTIONS).map(|connection| self.deposit(connection))).await;
     }
 
-    /// Ends the load. Requests that were begun are finished.
+    /// Ends the load. Requests in progress are finished.
     pub fn end(&self) {
         self.is_over.set(true);
     }
 
-    /// A failed request is repeated with its id, so that no deposit is left with an unknown outcome.
+    /// Deposits in a loop. A failed request is repeated with its id, so that the outcome of every deposit is known.
     async fn deposit(&self, connection: usize) {
         let mut turn = connection;
         while !self.is_over.get() {
@@ -76,10 +76,10 @@ impl Load {
         }
     }
 
-    /// Waits until more deposits were accepted.
+    /// Waits until more deposits are accepted.
     ///
     /// # Panics
-    /// When they are not.
+    /// When too few are accepted in time.
     pub async fn until_more_is_accepted(&self) {
         let before = self.accepted.borrow().len();
         wait::until("the load goes on", wait::TIMEOUT, async || {
@@ -93,18 +93,18 @@ impl Load {
         .await;
     }
 
-    /// Checks that each request so far was accepted when it was sent for the first time.
+    /// Checks that every request so far was accepted at its first attempt.
     ///
     /// # Panics
-    /// When one failed.
+    /// When a request failed.
     pub fn none_failed(&self, while_what: &str) {
         assert!(self.failed.borrow().is_empty(), "{while_what}: {:?}", self.failed.borrow());
     }
 
-    /// Waits until each accepted deposit is posted, and checks that each is posted once, and nothing else.
+    /// Waits until all accepted deposits are posted, and checks that each is posted exactly once, and nothing else.
     ///
     /// # Panics
-    /// When one is missing, or posted twice.
+    /// When a deposit is missing or posted twice.
     pub async fn until_each_is_posted_once(&self) {
         let client = self.clients.first().expect("a client");
         let mut accepted: Vec<String> = self.accepted.borrow().iter().map(ToString::to_string).collect();

@@ -1,4 +1,4 @@
-//! Programs of npm, installed from a committed lock file into `node_modules` of its directory.
+//! npm programs, installed from a committed lock file into `node_modules` beside it.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -7,24 +7,23 @@ use crate::installation::install_once;
 use crate::process::{Launch, succeeds};
 use crate::workspace;
 
-/// Longest time for the installation.
 const INSTALL_TIME_MAX: Duration = Duration::from_secs(600);
 
-/// What checks and generates clients in TypeScript.
+/// Tools that check and generate TypeScript clients.
 pub const TYPESCRIPT: Locked =
     Locked { directory: "tests/clients", why: "the tests compile clients in TypeScript, and generate one" };
 
-/// A directory with a lock file, and what it installs.
+/// A directory with a lock file of npm.
 #[derive(Debug, Clone, Copy)]
 pub struct Locked {
-    /// The path of the directory from the root of the workspace.
+    /// Path of the directory, relative to the root of the workspace.
     pub directory: &'static str,
-    /// What the tests need Node.js for, such as `the tests run against Azurite`.
+    /// The purpose of Node.js in the tests, such as `the tests run against Azurite`.
     pub why: &'static str,
 }
 
 impl Locked {
-    /// The directory, after an installation if there was none for the current lock file.
+    /// Returns the directory. Installs the packages first if they are not installed for the current lock file.
     ///
     /// # Panics
     /// When Node.js or npm is missing, or the installation fails. The message says how to fix it.

@@ -1,9 +1,9 @@
-//! A private PostgreSQL for the benchmark peer: a separate cluster in its own directory, reachable only
-//! through a Unix socket, and deleted with its files when it is dropped.
+//! A private PostgreSQL for the benchmark peer: a separate cluster in its own directory, accessible only through a Unix socket,
+//! and deleted with its files when it is dropped.
 //!
-//! It is configured as Debian ships it, with full durability (`fsync`, `synchronous_commit`,
-//! `full_page_writes`, and `wal_sync_method` at its default on Linux, fdatasync, which SQLite uses as
-//! well), and with the tuning of an experienced administrator for this load: see `SETTINGS`.
+//! It has the configuration of Debian with full durability (`fsync`, `synchronous_commit`, `full_page_writes`, and the default
+//! `wal_sync_method` on Linux, fdatasync, which SQLite also uses), and is tuned as an experienced administrator would do it
+//! for this load: see `SETTINGS`.
 
 use std::ffi::OsString;
 use std::os::unix::fs::chown;
@@ -39,16 +39,16 @@ const SETTINGS: [(&str, &str); 7] = [
     ("min_wal_size", "2GB"),
 ];
 
-/// The user who owns the database.
+/// The database user.
 const USER: &str = "postonce";
-/// The database that every cluster contains.
+/// A database that every cluster contains.
 const DATABASE: &str = "postgres";
-/// Maximum length of the path of a Unix socket, without the final zero.
+/// Maximum length of the path of a Unix socket, without the terminating zero.
 const SOCKET_PATH_BYTES_MAX: usize = 107;
 const PORT: &str = "5432";
 
-/// Gives a new cluster the state of one that has run for some time: a gigabyte of WAL files to overwrite. A
-/// new cluster without them would write each file twice, first with zeros, while all postings wait.
+/// Brings a new cluster to the state of one that has run for some time, with a gigabyte of WAL files to overwrite. Otherwise it
+/// would write each file twice, first with zeros, while all postings wait.
 const WARM_UP: [&str; 2] = [
     "DO $$ BEGIN FOR file IN 1..60 LOOP
         PERFORM pg_logical_emit_message(false, '', ''), pg_switch_wal();
@@ -57,12 +57,12 @@ const WARM_UP: [&str; 2] = [
     "CHECKPOINT",
 ];
 
-/// The user who runs the cluster.
+/// The operating system user that runs the cluster.
 #[derive(Debug, Clone, Copy)]
 enum Runner {
     /// The user of this process.
     Same,
-    /// Debian's user, by id: PostgreSQL does not run as root.
+    /// Debian's user, by id, because PostgreSQL does not run as root.
     Postgres { user: u32, group: u32 },
 }
 
@@ -87,7 +87,7 @@ impl Runner {
         }
     }
 
-    /// The launch of a program as this user. No other process remains between the program and this process.
+    /// Returns the launch of a program as this user, without an intermediate process.
     fn launch(self, program: &Path, arguments: &[&str], directory: &Path) -> Launch {
         let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let mut launch = match self {
@@ -98,14 +98,14 @@ impl Runner {
                 Launch::of(name, "setpriv", directory).arguments(ids).arguments([program])
             }
         };
-        // PostgreSQL variables of the environment do not apply to this cluster.
+        // Ignores PostgreSQL variables in the environment.
         launch.hidden_prefixes = vec!["PG"];
         launch.arguments.extend(arguments.iter().map(OsString::from));
         launch
     }
 }
 
-/// A running PostgreSQL.
+/// A running PostgreSQL server.
 #[derive(Debug)]
 pub struct Postgres {
     process: Process,
@@ -114,16 +114,15 @@ pub struct Postgres {
 }
 
 impl Postgres {
-    /// Creates a cluster in a new directory below this one, and starts it. Installs PostgreSQL first if it
-    /// is missing.
+    /// Creates a cluster in a new directory below `parent_directory`, and starts it. Installs PostgreSQL first if it is missing.
     ///
     /// # Panics
-    /// When that fails. The message says how to fix it.
+    /// When PostgreSQL cannot be installed or started. The message says how to fix it.
     pub fn start(parent_directory: &Path) -> Self {
         let programs = Programs::get();
         let runner = Runner::of_this_process();
         let files = TempDir::with_prefix_in("postonce-postgres-", parent_directory).expect("a directory");
-        // Not beside the files, since the path of a socket must be short.
+        // In a separate directory, because the path of a socket must be short.
         let socket = TempDir::with_prefix("postonce-pg-").expect("a directory");
         runner.own(files.path());
         runner.own(socket.path());
@@ -134,7 +133,7 @@ impl Postgres {
         assert!(socket_path_bytes <= SOCKET_PATH_BYTES_MAX, "{socket_directory} is too long for a socket");
 
         let initdb = ["--pgdata", data, "--username", USER, "--encoding=UTF8", "--no-locale"];
-        // Everyone who can open the socket is trusted.
+        // Trusts every user who can open the socket.
         let trust = ["--auth=trust"];
         run(&runner.launch(&programs.initdb, &[&initdb[..], &trust].concat(), files.path()));
 
@@ -152,30 +151,30 @@ impl Postgres {
         Self { process, socket, files }
     }
 
-    /// The connection parameters for a client, as keywords and values of libpq.
+    /// Returns the connection parameters for a client, as keywords and values of libpq.
     pub fn url(&self) -> String {
         format!("host='{}' port={PORT} user={USER} dbname={DATABASE}", self.socket.path().display())
     }
 
-    /// The directory of the tables and indexes.
+    /// Returns the directory of the tables and indexes.
     pub fn tables_directory(&self) -> PathBuf {
         self.files.path().join("data").join("base")
     }
 
-    /// The id of the main process.
+    /// Returns the id of the main process.
     pub fn pid(&self) -> u32 {
         self.process.pid()
     }
 
-    /// The log.
+    /// Returns the log of the server.
     pub fn log(&self) -> &Log {
         self.process.log()
     }
 }
 
 impl Drop for Postgres {
-    /// An immediate shutdown: it ends the processes and frees the memory without further writes. The files
-    /// are deleted next, and a final checkpoint would disturb later measurements.
+    /// Shuts down immediately, without further writes: the files are deleted next, and a final checkpoint would disturb later
+    /// measurements.
     fn drop(&mut self) {
         if self.process.ended().is_none() {
             let pid = self.process.pid().to_string();
@@ -187,7 +186,6 @@ impl Drop for Postgres {
     }
 }
 
-/// Runs a program until it ends.
 fn run(launch: &Launch) {
     let (status, output) = launch.run(wait::TIMEOUT);
     assert!(

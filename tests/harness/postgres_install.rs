@@ -1,4 +1,4 @@
-//! The programs of PostgreSQL: those of this machine, or those of Debian's package.
+//! The programs of PostgreSQL, from this machine or from Debian's package.
 
 use std::env;
 use std::fs::{self, File};
@@ -7,12 +7,11 @@ use std::time::Duration;
 
 use crate::{debian, workspace};
 
-/// Longest time for the installation.
 const INSTALL_TIME_MAX: Duration = Duration::from_secs(600);
-/// The directory with one subdirectory for each version on Debian.
+/// Directory with one subdirectory per version on Debian.
 const VERSIONS: &str = "/usr/lib/postgresql";
 
-/// Installs the package, without the cluster that Debian normally creates and starts on the usual port.
+/// Installs the package without the cluster that Debian normally creates and starts on the default port.
 const INSTALL: &str = "
     export DEBIAN_FRONTEND=noninteractive
     install() { apt-get install -y -q --no-install-recommends \"$@\"; }
@@ -37,7 +36,7 @@ pub struct Programs {
 }
 
 impl Programs {
-    /// The programs of this machine. Installs them if they are missing.
+    /// Returns the programs of this machine. Installs them if they are missing.
     ///
     /// # Panics
     /// When they are missing and cannot be installed. The message says how to fix it.
@@ -48,7 +47,7 @@ impl Programs {
         })
     }
 
-    /// Uses the path if it contains all programs, otherwise the newest version in Debian's directory.
+    /// Searches `PATH` for a directory with all programs, and then Debian's directory for the newest version.
     fn find() -> Option<Self> {
         let path = env::var_os("PATH").unwrap_or_default();
         env::split_paths(&path).find_map(|directory| Self::of(&directory)).or_else(|| {
@@ -69,7 +68,7 @@ impl Programs {
 }
 
 fn install() {
-    // One process installs, and others that start at once wait here and then find it installed.
+    // One process installs. Others that start at the same time wait here, and then find the programs.
     let lock_path = workspace::target_directory().join("installs-postgresql.lock");
     let lock_file = File::create(&lock_path).expect("Cargo's directory can be written");
     lock_file.lock().expect("a file can be locked");

@@ -1,4 +1,4 @@
-//! The names that most end-to-end tests use: scenarios and their plans, clients, processes, and waiting.
+//! Names that most end-to-end tests use: scenarios and their plans, clients, processes, and waiting.
 
 pub use crate::auditor::Auditor;
 pub use crate::azurite::Azurite;

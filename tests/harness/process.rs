@@ -1,4 +1,4 @@
-//! A child process of a test: its log and its end.
+//! A child process of a test, with its log and its exit status.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::{OsStr, OsString};
@@ -12,20 +12,20 @@ use std::time::Duration;
 use crate::{process_guard, wait};
 use parking_lot::{Condvar, Mutex};
 
-/// Maximum number of log lines that are kept: more than any test writes, and less than a benchmark does.
+/// Maximum number of log lines that are kept. No test writes that many lines, but benchmarks do.
 const LINES_KEPT_MAX: usize = 300_000;
 /// Maximum number of log lines that are printed with a failure.
 const LINES_PRINTED_MAX: usize = 150;
 
-/// Returns whether a program can be started and ends without an error, for example to find out whether it is installed.
+/// Returns whether a program can be started and ends without an error. Used to check whether it is installed.
 pub fn succeeds(program: impl AsRef<OsStr>, arguments: &[&str]) -> bool {
     Command::new(program).args(arguments).output().is_ok_and(|output| output.status.success())
 }
 
-/// Runs a program that reads a text to its end before it writes, and returns its output.
+/// Runs a program that reads its whole input before it writes, and returns its output.
 ///
 /// # Panics
-/// When it cannot be started, or does not read its input.
+/// When the program cannot be started, or does not read its input.
 pub fn output_for(command: &mut Command, input: &str) -> Output {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("the program can be started");
@@ -38,22 +38,22 @@ pub fn output_for(command: &mut Command, input: &str) -> Output {
 /// A program to start.
 #[derive(Debug, Clone)]
 pub struct Launch {
-    /// The name of the process in failures.
+    /// Name of the process in failure messages.
     pub name: String,
-    /// The program.
+    /// The path or the name of the program.
     pub program: PathBuf,
     /// Its arguments.
     pub arguments: Vec<OsString>,
     /// Variables in addition to those of the test process.
     pub environment: BTreeMap<String, String>,
-    /// Prefixes of variables of the test process that are removed.
+    /// Prefixes of variables of the test process to remove.
     pub hidden_prefixes: Vec<&'static str>,
     /// The working directory.
     pub directory: PathBuf,
 }
 
 impl Launch {
-    /// A program without arguments.
+    /// Creates a launch of a program without arguments.
     pub fn of(name: impl Into<String>, program: impl Into<PathBuf>, directory: &Path) -> Self {
         Self {
             name: name.into(),
@@ -72,10 +72,10 @@ impl Launch {
         self
     }
 
-    /// Runs the process to its end, and returns how it ended and its output.
+    /// Runs the process to completion, and returns its exit status and its output.
     ///
     /// # Panics
-    /// When it does not end within that time.
+    /// When the process does not end within this time.
     pub fn run(&self, within: Duration) -> (ExitStatus, Vec<String>) {
         let mut process = Process::start(self);
         let status = process.wait(within);
@@ -97,7 +97,7 @@ impl Launch {
     }
 }
 
-/// The output of a process, both streams, line by line in the order of arrival.
+/// Output of a process: the lines of both streams in the order of arrival.
 #[derive(Debug, Default)]
 pub struct Log(Mutex<VecDeque<String>>);
 
@@ -110,18 +110,18 @@ impl Log {
         lines.push_back(line);
     }
 
-    /// The lines so far.
+    /// Returns the lines so far.
     pub fn lines(&self) -> Vec<String> {
         self.0.lock().iter().cloned().collect()
     }
 
-    /// The first result of `pick` over the lines.
+    /// Returns the first result of `pick` over the lines.
     pub fn find<T>(&self, pick: impl Fn(&str) -> Option<T>) -> Option<T> {
         self.0.lock().iter().find_map(|line| pick(line))
     }
 }
 
-/// Whether the output of a process is read. While it is not, the process can write only what fits in the pipe.
+/// Whether the output of a process is read. While it is paused, the process can write only what fits in the pipe.
 #[derive(Debug, Default)]
 struct Reading {
     is_paused: Mutex<bool>,
@@ -153,7 +153,7 @@ pub struct Process {
     ended: Option<ExitStatus>,
 }
 
-/// A signal that tests send.
+/// A signal that tests can send.
 #[derive(Debug, Clone, Copy)]
 pub enum Signal {
     /// Kills the process.
@@ -164,13 +164,13 @@ pub enum Signal {
     Stop,
     /// Resumes the process.
     Continue,
-    /// Demands that secrets are read again.
+    /// Asks the process to read its secrets again.
     Hangup,
-    /// Means nothing.
+    /// Has no meaning for the process.
     User1,
-    /// Means nothing.
+    /// Has no meaning for the process.
     User2,
-    /// Means nothing.
+    /// Has no meaning for the process.
     Alarm,
 }
 
@@ -188,27 +188,27 @@ impl Process {
         Self { name: launch.name.clone(), child, log, reading, readers, ended: None }
     }
 
-    /// The log.
+    /// Returns the log of the process.
     pub fn log(&self) -> &Log {
         &self.log
     }
 
-    /// Reads no further line of the output than the one that arrives next.
+    /// Stops reading the output. One more line may be read.
     pub fn pause_reading(&self) {
         self.reading.set_paused(true);
     }
 
-    /// Reads the output again.
+    /// Continues to read the output.
     pub fn resume_reading(&self) {
         self.reading.set_paused(false);
     }
 
-    /// The process id.
+    /// Returns the process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// The exit status, if the process has ended.
+    /// Returns the exit status, if the process has ended.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         if self.ended.is_none()
             && let Some(status) = self.child.try_wait().expect("a child can be asked")
@@ -219,7 +219,7 @@ impl Process {
         self.ended
     }
 
-    /// Sends a signal if the process still runs.
+    /// Sends a signal, if the process still runs.
     pub fn signal(&mut self, signal: Signal) {
         if self.ended().is_some() {
             return;
@@ -227,7 +227,7 @@ impl Process {
         assert!(send(self.child.id(), signal), "{signal:?} could not be sent to {}", self.name);
     }
 
-    /// Whether the process and all that inherited its output have closed it.
+    /// Returns whether the process, and all processes that inherited its output, have closed it.
     pub fn is_output_closed(&self) -> bool {
         self.readers.iter().all(JoinHandle::is_finished)
     }
@@ -247,22 +247,21 @@ impl Process {
     /// Waits until the process has ended.
     ///
     /// # Panics
-    /// When it has not ended within that time.
+    /// When the process does not end within this time.
     pub fn wait(&mut self, within: Duration) -> ExitStatus {
         let name = self.name.clone();
         wait::block_until(within, || self.ended().ok_or_else(|| "it still runs".to_owned()))
             .unwrap_or_else(|state| panic!("{name} did not end within {within:?}: {state}"))
     }
 
-    /// Waits until the output is closed, so that the log is complete. No process that inherited the output
-    /// may still run.
+    /// Waits until the output is closed, so that the log is complete. No process that inherited the output may still run.
     pub fn wait_for_output(&mut self) {
         for reader in self.readers.drain(..) {
             reader.join().expect("a log can be read to its end");
         }
     }
 
-    /// Waits for a log line for which `pick` has a result.
+    /// Waits for a log line for which `pick` returns a result.
     ///
     /// # Panics
     /// When the process ends first, or the deadline passes.
@@ -272,7 +271,7 @@ impl Process {
         })
     }
 
-    /// Waits for a log line for which `pick` has a result. Returns the status of the process if it ends first.
+    /// Waits for a log line for which `pick` returns a result. Returns the exit status if the process ends first.
     ///
     /// # Panics
     /// When the deadline passes.
@@ -283,7 +282,7 @@ impl Process {
         pick: impl Fn(&str) -> Option<T>,
     ) -> Result<T, ExitStatus> {
         let found = wait::block_until(within, || {
-            // Checked before the log is read, so that lines before the end of the process count.
+            // Checked before the log is read, so that all lines of an ended process are searched.
             let ended = self.ended();
             match (self.log.find(&pick), ended) {
                 (Some(found), _) => Ok(Ok(found)),
@@ -305,7 +304,7 @@ impl Drop for Process {
             process_guard::unregister(self.child.id());
         }
         if std::thread::panicking() {
-            // Routine answers to polls are left out.
+            // Omits successful responses to polls.
             let mut lines = self.log.lines();
             lines.retain(|line| !line.contains(" answered 200 "));
             let skipped = lines.len().saturating_sub(LINES_PRINTED_MAX);
@@ -315,7 +314,7 @@ impl Drop for Process {
     }
 }
 
-/// Sends a signal to any process, such as the child of a child. Returns whether it exists.
+/// Sends a signal to any process, such as the child of a child. Returns whether the process exists.
 pub fn send(pid: u32, signal: Signal) -> bool {
     let name = match signal {
         Signal::Kill => "KILL",
@@ -327,7 +326,7 @@ pub fn send(pid: u32, signal: Signal) -> bool {
         Signal::User2 => "USR2",
         Signal::Alarm => "ALRM",
     };
-    // The `kill` of the shell exists on every machine.
+    // The shell has a built-in `kill` on every machine.
     let sent = Command::new("sh").args(["-c", r#"kill -"$1" "$2""#, "kill", name, &pid.to_string()]).status();
     sent.is_ok_and(|status| status.success())
 }

@@ -1,13 +1,11 @@
-//! Ends every process that a test started when the test process ends, even if it is killed, and removes folders of all tests.
+//! Ends every process that a test started when the test process ends, even if it is killed, and removes its directories.
 //!
-//! The operating system does not end child processes with their parent. Each test process therefore starts
-//! one shell, the guard, which reads the ids of started and ended processes from a pipe. When the pipe
-//! closes, because the test process has ended in any way, the guard kills the processes that still run, and then removes the folders
-//! that were named.
+//! The operating system does not end child processes with their parent. Each test process therefore starts a shell, the
+//! guard, which reads the ids of started and ended processes from a pipe. When the pipe closes, because the test process has
+//! ended in any way, the guard kills the remaining processes and then removes the registered directories.
 //!
-//! A process that was started and not registered yet would not be killed. Each process therefore starts as
-//! a shell that waits for one line on its standard input before it executes the program. If the test
-//! process ends before that line, the shell ends too.
+//! A started process that is not registered yet would not be killed. Each process therefore starts as a shell that waits for a
+//! line on its standard input before it executes the program. If the test process ends before that line, the shell ends too.
 
 use std::ffi::OsStr;
 use std::fmt::Display;
@@ -18,7 +16,7 @@ use std::sync::OnceLock;
 
 use parking_lot::Mutex;
 
-/// Reads added and removed process ids, and folders, until the pipe closes. Ignores signals that a terminal sends to the
+/// Reads added and removed process ids, and directories, until the pipe closes. Ignores signals that a terminal sends to the
 /// whole process group, because the guard is needed then.
 const GUARD: &str = r#"
 trap '' INT TERM HUP
@@ -64,11 +62,11 @@ impl Guard {
     }
 }
 
-/// Starts a program that ends at the latest with this process. Its input is empty. `prepare` may set its
-/// environment, its directory and its output.
+/// Starts a program that ends at the latest with this process. Its input is empty. `prepare` may set its environment, working
+/// directory and output.
 ///
 /// # Errors
-/// When it cannot be started. If the program does not exist, it exits with code 127.
+/// When the shell cannot be started. A program that does not exist exits with code 127.
 pub fn spawn(
     program: impl AsRef<OsStr>,
     arguments: impl IntoIterator<Item = impl AsRef<OsStr>>,
@@ -84,12 +82,12 @@ pub fn spawn(
     Ok(child)
 }
 
-/// Unregisters a process that has ended and was waited for, since its id may be reused.
+/// Unregisters a process that has ended and was waited for, because its id may be reused.
 pub fn unregister(pid: u32) {
     Guard::get().send("removed", pid);
 }
 
-/// Removes a folder when this process ends.
+/// Registers a directory to be removed when this process ends.
 pub fn remove(folder: &Path) {
     Guard::get().send("folder", folder.display());
 }

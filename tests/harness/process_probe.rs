@@ -1,17 +1,17 @@
-//! Reads the readiness and the metrics of a process. This makes no storage request, so a test may read them
-//! as often as it likes.
+//! Reads the readiness and the metrics of a process. This causes no storage requests, so tests can read them as often as they
+//! like.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::wait;
 
-/// Longest time of one answer.
+/// Maximum time of one request.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
-/// The prefix of the metric names.
+/// Prefix of the metric names.
 const PREFIX: &str = "postonce_";
 
-/// A probe of one process.
+/// Reads the health and the metrics of one process.
 #[derive(Debug, Clone)]
 pub struct ProcessProbe {
     http: reqwest::Client,
@@ -20,14 +20,14 @@ pub struct ProcessProbe {
 }
 
 impl ProcessProbe {
-    /// A probe of the process at that address.
+    /// Creates a probe of the process at this address.
     pub fn of(address: &str) -> Self {
         let http = reqwest::Client::builder().timeout(ANSWER_TIME_MAX).tcp_nodelay(true).no_proxy().build();
         let http = http.expect("a client with default settings");
         Self { http, address: address.to_owned(), key: None }
     }
 
-    /// A probe of a web process, whose metrics need a key.
+    /// Creates a probe of a web process, whose metrics need a key.
     pub fn with_key(address: &str, key: &str) -> Self {
         Self { key: Some(key.to_owned()), ..Self::of(address) }
     }
@@ -41,37 +41,36 @@ impl ProcessProbe {
         .await;
     }
 
-    /// The body of `/readyz`; `None` when the process does not answer.
+    /// Returns the body of `/readyz`, or `None` when the process does not respond.
     pub async fn health(&self) -> Option<serde_json::Value> {
         let (_, text) = self.get("/readyz").await.ok()?;
         Some(serde_json::from_str(&text).expect("it answers with JSON"))
     }
 
-    /// The parts that the process lacks, as `/readyz` lists them; `None` when the process does not answer.
+    /// Returns the missing parts that `/readyz` lists, or `None` when the process does not respond.
     pub async fn missing(&self) -> Option<Vec<String>> {
         let health = self.health().await?;
         let missing = health.pointer("/missing").and_then(serde_json::Value::as_array);
         Some(missing.into_iter().flatten().map(|part| part.as_str().unwrap_or_default().to_owned()).collect())
     }
 
-    /// The sum of all samples of a counter since the start of the process, such as `worker_settled`; zero
-    /// if there is none.
+    /// Returns the sum of all samples of a counter since the start of the process, such as `worker_settled`; zero without samples.
     pub async fn count(&self, metric: &str) -> u64 {
         sum(&self.metrics().await, metric)
     }
 
-    /// As [`Self::count`]; `None` when the process does not answer.
+    /// Like [`Self::count`]. Returns `None` when the process does not respond.
     pub async fn try_count(&self, metric: &str) -> Option<u64> {
         let (status, text) = self.get("/metrics").await.ok()?;
         (status == 200).then(|| sum(&text, metric))
     }
 
-    /// The number of storage requests since the start of the process, by service and operation.
+    /// Returns the number of storage requests since the start of the process, by service and operation.
     pub async fn storage_operations(&self) -> BTreeMap<String, u64> {
         storage_operations(&self.metrics().await)
     }
 
-    /// The metrics as text.
+    /// Returns the metrics as text.
     pub async fn metrics(&self) -> String {
         match self.get("/metrics").await {
             Ok((200, text)) => text,
@@ -93,18 +92,18 @@ fn sum(metrics: &str, metric: &str) -> u64 {
     by_label(metrics, metric, "").values().sum()
 }
 
-/// The resident memory of a process on this machine, in KiB.
+/// Returns the resident memory of a process on this machine, in KiB.
 ///
 /// # Panics
-/// When there is no such process, or the system does not report it.
+/// When the process does not exist, or the system does not report its memory.
 pub fn memory_kib(pid: u32) -> u64 {
     kib(pid, "VmRSS:")
 }
 
-/// The largest resident memory so far, in KiB.
+/// Returns the peak resident memory of a process, in KiB.
 ///
 /// # Panics
-/// As [`memory_kib`].
+/// Same as [`memory_kib`].
 pub fn memory_peak_kib(pid: u32) -> u64 {
     kib(pid, "VmHWM:")
 }
@@ -115,13 +114,12 @@ fn kib(pid: u32, name: &str) -> u64 {
     value.trim().trim_end_matches(" kB").parse().unwrap_or_else(|_| panic!("no {name} in {status}"))
 }
 
-/// The processor time that some processes and their running descendants have used so far, in steps of 10
-/// ms.
+/// Returns the processor time that processes and their running descendants have used so far, in steps of 10 ms.
 pub fn processor_time(pids: &[u32]) -> Duration {
     const TICK: Duration = Duration::from_millis(10);
     let entries = std::fs::read_dir("/proc").expect("/proc can be read");
     let ids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
-    // Id, parent, ticks.
+    // Process id, parent id, ticks.
     let all: Vec<(u32, u32, u32)> = ids.filter_map(|pid| ticks(pid).map(|(of, at)| (pid, of, at))).collect();
     let mut family: BTreeSet<u32> = pids.iter().copied().collect();
     loop {
@@ -136,26 +134,25 @@ pub fn processor_time(pids: &[u32]) -> Duration {
     used.map(|(_, _, ticks)| TICK.saturating_mul(*ticks)).sum()
 }
 
-/// The parent of a process and its ticks; `None` if it has ended.
+/// Returns the parent and the ticks of a process, or `None` if it has ended.
 fn ticks(pid: u32) -> Option<(u32, u32)> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // After the name, which may contain anything: state, parent, …; the ticks are the 12th and 13th of
-    // these fields.
+    // The name can contain anything. After it follow state, parent, and other fields; the ticks are the 12th and 13th of them.
     let (_, fields) = stat.rsplit_once(')')?;
     let fields: Vec<&str> = fields.split_whitespace().collect();
     let number = |index: usize| fields.get(index)?.parse::<u32>().ok();
     Some((number(1)?, number(11)?.saturating_add(number(12)?)))
 }
 
-/// The storage requests in the metrics of a process, by service and operation.
+/// Returns the storage requests in the metrics of a process, by service and operation.
 pub fn storage_operations(metrics: &str) -> BTreeMap<String, u64> {
     let samples = metrics.lines().filter_map(sample);
     let of_store = samples.filter(|(name, _, _)| *name == "postonce_storage_operations_total");
     of_store.map(|(_, labels, count)| (kind(labels), count)).collect()
 }
 
-/// The samples of a counter in the metrics of a process, by the value of a label; samples without the label are
-/// under an empty value. Empty if the process does not export the counter.
+/// Returns the samples of a counter in the metrics of a process, by the value of a label. Samples without the label have an
+/// empty value. The result is empty if the process does not export the counter.
 pub fn by_label(metrics: &str, metric: &str, label: &str) -> BTreeMap<String, u64> {
     let name = format!("{PREFIX}{metric}_total");
     let mut counts = BTreeMap::<String, u64>::new();
@@ -166,20 +163,19 @@ pub fn by_label(metrics: &str, metric: &str, label: &str) -> BTreeMap<String, u6
     counts
 }
 
-/// A line such as `name{label="value"} 12`: the name, the labels, the count.
+/// Parses a line such as `name{label="value"} 12` into name, labels and count.
 fn sample(line: &str) -> Option<(&str, &str, u64)> {
     let (metric, count) = line.rsplit_once(' ')?;
     let (name, labels) = metric.split_once('{').unwrap_or((metric, ""));
     Some((name, labels.trim_end_matches('}'), count.parse().ok()?))
 }
 
-/// Labels such as `service="table",operation="insert"` as `table/insert`.
+/// Converts labels such as `service="table",operation="insert"` to `table/insert`.
 fn kind(labels: &str) -> String {
     let text = |label| value(labels, label).unwrap_or_default();
     format!("{}/{}", text("service"), text("operation"))
 }
 
-/// The value of a label.
 fn value<'a>(labels: &'a str, label: &str) -> Option<&'a str> {
     labels.split(',').find_map(|pair| {
         let (name, quoted) = pair.split_once('=')?;

@@ -13,7 +13,7 @@ const PROMTOOL: Packaged = Packaged {
     hint: "the tests check metrics with promtool, which is missing here (Debian: `apt-get install prometheus`)",
 };
 
-/// Runs promtool with an input. Returns whether it ended without an error, and its output.
+/// Runs promtool with an input. Returns whether it succeeded, and its output.
 ///
 /// # Panics
 /// When promtool is missing and cannot be unpacked.
@@ -23,10 +23,10 @@ pub fn run(arguments: &[&str], directory: &Path, input: &str) -> (bool, String) 
     (output.status.success(), String::from_utf8_lossy(&text).into_owned())
 }
 
-/// The program Prometheus, which is in the same package.
+/// Returns the path of Prometheus, which is in the same package.
 ///
 /// # Panics
-/// When it is missing and cannot be unpacked.
+/// When Prometheus is missing and cannot be unpacked.
 pub fn prometheus() -> PathBuf {
     PROMTOOL.path().with_file_name("prometheus")
 }

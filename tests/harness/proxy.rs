@@ -1,8 +1,8 @@
-//! A proxy that forwards bytes to one service, and that a test can switch off and on. Azurite itself never
-//! refuses, stalls or loses an answer.
+//! A proxy that forwards bytes to a service, and that a test can switch off and on. Azurite itself never refuses, stalls or
+//! loses a response.
 //!
-//! The proxy forwards bytes and not requests, so that signatures remain valid. It runs on its own threads,
-//! independent of the runtime of the test.
+//! The proxy forwards bytes rather than requests, so signatures remain valid. It runs on its own threads, independent of the
+//! runtime of the test.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +15,6 @@ use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// Size of the buffer.
 const BUFFER_BYTES: usize = 16 << 10;
 
 /// How the proxy handles connections.
@@ -25,8 +24,7 @@ pub enum Mode {
     Forward,
     /// Closes all connections, including open ones.
     Refuse,
-    /// Forwards requests, and closes the connection instead of returning the answer: the client does not
-    /// know the outcome.
+    /// Forwards requests, and closes the connection instead of returning the response, so the client does not know the outcome.
     LoseAnswers,
 }
 
@@ -50,17 +48,17 @@ impl Proxy {
         Self { address, forwarded_bytes, mode, listener }
     }
 
-    /// The port.
+    /// Returns the port on which it listens.
     pub const fn port(&self) -> u16 {
         self.address.port()
     }
 
-    /// The number of bytes forwarded so far in both directions.
+    /// Returns the number of bytes forwarded so far in both directions.
     pub fn forwarded_bytes(&self) -> u64 {
         self.forwarded_bytes.load(Ordering::Relaxed)
     }
 
-    /// Changes how connections are handled, including open ones.
+    /// Changes the handling of all connections, including open ones.
     pub fn switch(&self, mode: Mode) {
         self.mode.send_replace(mode);
     }
@@ -72,7 +70,7 @@ impl Drop for Proxy {
     }
 }
 
-/// The runtime of all proxies of the test process, with one thread.
+/// Returns the runtime of all proxies of the test process, with one thread.
 pub(crate) fn runtime() -> &'static Runtime {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
     RUNTIME.get_or_init(|| {
@@ -101,8 +99,7 @@ async fn serve(
     forwarded_bytes: Arc<AtomicU64>,
 ) {
     loop {
-        // A loopback listener fails only when the process has no file descriptors left, which the test
-        // shows.
+        // A loopback listener fails only when the process has no file descriptors left, which makes the test fail.
         let Ok((client, _)) = listener.accept().await else { return };
         drop(runtime().spawn(relay(client, target, mode.clone(), Arc::clone(&forwarded_bytes))));
     }
@@ -126,7 +123,7 @@ async fn relay(
                 forward(from_client, to_server, &forwarded_bytes),
                 forward(from_server, to_client, &forwarded_bytes),
             );
-            // Open connections are cut when the mode changes.
+            // A change of the mode closes open connections.
             tokio::select! {
                 _ = both => {}
                 _ = mode.changed() => {}
@@ -137,7 +134,7 @@ async fn relay(
             let (mut from_client, _to_client) = client.into_split();
             let (mut from_server, mut to_server) = server.split();
             let mut first = [0; 1];
-            // The first byte of the answer shows that the request was carried out.
+            // The first byte of the response shows that the request was executed.
             tokio::select! {
                 _ = tokio::io::copy(&mut from_client, &mut to_server) => {}
                 _ = from_server.read(&mut first) => {}
@@ -148,7 +145,7 @@ async fn relay(
     }
 }
 
-/// Forwards and counts bytes in one direction until either side ends.
+/// Forwards and counts bytes in one direction until either side closes.
 async fn forward(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, forwarded_bytes: &AtomicU64) {
     let mut buffer = vec![0; BUFFER_BYTES];
     while let Ok(count) = from.read(&mut buffer).await {

@@ -7,24 +7,22 @@ use crate::installation::install_once;
 use crate::process::{Launch, succeeds};
 use crate::workspace;
 
-/// Longest time for the installation.
 const INSTALL_TIME_MAX: Duration = Duration::from_secs(600);
-/// Names of Python to try; the first that is new enough is used.
+/// Names of Python to try, in this order. The first one that is new enough is used.
 const PYTHONS: [&str; 4] = ["python3", "python3.13", "python3.12", "python3.11"];
-/// Succeeds with a version that the requirements support.
+/// Program that succeeds with a version that the requirements support.
 const IS_NEW_ENOUGH: &str = "import sys; sys.exit(sys.version_info < (3, 11))";
 
-/// The directory of the Python tools.
+/// Returns the directory of the Python tools.
 pub fn directory() -> PathBuf {
     workspace::root().join("tests/python")
 }
 
-/// The Python with the requirements. Creates its environment first if it is not installed for the current
+/// Returns the path of Python with the requirements. Creates the environment first if it is not installed for the current
 /// requirements, or if its Python was removed.
 ///
 /// # Panics
-/// When there is no Python 3.11 or newer with the module `venv`, or the installation fails. The message
-/// says how to fix it.
+/// When there is no Python 3.11 or newer with the module `venv`, or the installation fails. The message says how to fix it.
 pub fn program() -> PathBuf {
     let directory = directory();
     let environment = directory.join(".venv");
@@ -51,7 +49,7 @@ fn install(directory: &Path, environment: &Path, program: &Path) {
         "{python} has no module `venv` that can install: the tests keep their tools of Python in an \
          environment of their own (Debian: `apt-get install python3-venv`)"
     );
-    // An incomplete environment, or one of another Python, is replaced.
+    // `--clear` replaces an incomplete environment, or one of another Python.
     let make = [Path::new("-m"), Path::new("venv"), Path::new("--clear"), environment];
     run("python -m venv", Path::new(python), make, directory);
     let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input"];

@@ -1,4 +1,4 @@
-//! HTTP as bytes, for requests that a regular client does not send: any request at any pace.
+//! HTTP at the level of bytes, for requests that a regular client does not send, at any pace.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::pin::pin;
@@ -10,26 +10,26 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpSocket;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 
-/// The answer to one request.
+/// A response to one request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RawAnswer {
     /// The status.
     pub status: u16,
-    /// The head as it was received.
+    /// The head as received.
     pub head: String,
     /// The body as text.
     pub text: String,
-    /// The body; null if it is not JSON.
+    /// The body as JSON; null if it is not JSON.
     pub body: Value,
 }
 
 impl RawAnswer {
-    /// The code of a problem; empty if there is none.
+    /// Returns the code of a problem; empty if there is none.
     pub fn code(&self) -> &str {
         self.body.get("code").and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// The detail of a problem; empty if there is none.
+    /// Returns the detail of a problem; empty if there is none.
     pub fn detail(&self) -> &str {
         self.body.get("detail").and_then(Value::as_str).unwrap_or_default()
     }
@@ -39,7 +39,7 @@ impl RawAnswer {
 pub struct RawConnection {
     reader: OwnedReadHalf,
     writer: OwnedWriteHalf,
-    /// Bytes that were received and not parsed yet.
+    /// Received bytes that are not parsed yet.
     received: Vec<u8>,
     is_ended: bool,
 }
@@ -53,10 +53,10 @@ impl RawConnection {
         Self::open_from(Ipv4Addr::LOCALHOST, address).await
     }
 
-    /// As [`Self::open`], from another address of this machine: all of 127.0.0.0/8 are.
+    /// Like [`Self::open`], from another address of this machine, which are all addresses in 127.0.0.0/8.
     ///
     /// # Panics
-    /// As [`Self::open`].
+    /// Same as [`Self::open`].
     pub async fn open_from(client: Ipv4Addr, address: &str) -> Self {
         let address: SocketAddr =
             address.strip_prefix("http://").unwrap_or(address).parse().expect("an address");
@@ -68,13 +68,13 @@ impl RawConnection {
         Self { reader, writer, received: Vec::new(), is_ended: false }
     }
 
-    /// Sends bytes. Returns whether the other side accepted them.
+    /// Sends bytes. Returns whether the server accepted them.
     pub async fn send(&mut self, bytes: impl AsRef<[u8]>) -> bool {
         self.writer.write_all(bytes.as_ref()).await.is_ok()
     }
 
-    /// Sends a block repeatedly until `total` bytes are sent, an answer arrives, or the other side accepts
-    /// no more. Returns the number of accepted bytes.
+    /// Sends a block repeatedly until `total` bytes are sent, a response arrives, or the server accepts no more. Returns the
+    /// number of accepted bytes.
     pub async fn flood(&mut self, block: &[u8], total: usize) -> usize {
         let mut sent: usize = 0;
         while sent < total {
@@ -94,7 +94,7 @@ impl RawConnection {
         sent
     }
 
-    /// The next answer; `None` when the connection ends, or nothing is received for that time.
+    /// Returns the next response, or `None` when the connection ends or nothing arrives within this time.
     pub async fn answer(&mut self, within: Duration) -> Option<RawAnswer> {
         loop {
             if let Some((answer, rest)) = split(&self.received, self.is_ended) {
@@ -107,7 +107,7 @@ impl RawConnection {
         }
     }
 
-    /// Whether the other side closes the connection within that time without another answer.
+    /// Returns whether the server closes the connection within this time without another response.
     pub async fn is_closed(&mut self, within: Duration) -> bool {
         while !self.is_ended && self.received.is_empty() {
             if !self.receive(within).await {
@@ -117,7 +117,7 @@ impl RawConnection {
         self.is_ended && self.received.is_empty()
     }
 
-    /// Receives some bytes, or the end. Returns whether that happened in time.
+    /// Receives some bytes, or the end of the connection. Returns whether that happened in time.
     async fn receive(&mut self, within: Duration) -> bool {
         let mut some = vec![0; 16 * 1024];
         match tokio::time::timeout(within, self.reader.read(&mut some)).await {
@@ -132,13 +132,13 @@ impl RawConnection {
     fn keep(&mut self, some: Option<&[u8]>) {
         match some {
             Some(bytes) if !bytes.is_empty() => self.received.extend_from_slice(bytes),
-            // Closed, or reset because the rest of the request was not accepted.
+            // Closed, or reset because the server did not accept the rest of the request.
             Some(_) | None => self.is_ended = true,
         }
     }
 }
 
-/// The first complete answer in the received bytes, and the rest.
+/// Splits the received bytes after the first complete response.
 fn split(received: &[u8], is_ended: bool) -> Option<(RawAnswer, Vec<u8>)> {
     let head_end = received.windows(4).position(|window| window == b"\r\n\r\n")?.saturating_add(4);
     let (head, rest) = received.split_at(head_end);

@@ -1,5 +1,5 @@
-//! The XML samples in `schemas/samples`. Each format has a folder with a folder for each document, which
-//! contains `valid`, `invalid` and, for errors that only the program detects, `refused`.
+//! The XML samples in `schemas/samples`. Each format has a directory with one directory per document, which contains `valid`,
+//! `invalid` and, for errors that only the program detects, `refused`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,10 +10,10 @@ use postonce_web::formats::{Shape, wwi, xml};
 
 use crate::workspace;
 
-/// The formats that have samples.
+/// Formats that have samples.
 pub const FORMATS: [&Tables; 2] = [&xml::CANONICAL, &wwi::WWI];
 
-/// Every kind of document.
+/// All kinds of documents.
 pub const SHAPES: [Shape; 8] = [
     Shape::Submission(TransactionKind::Deposit),
     Shape::Opening,
@@ -25,7 +25,7 @@ pub const SHAPES: [Shape; 8] = [
     Shape::Problem,
 ];
 
-/// One sample.
+/// A sample document.
 #[derive(Debug, Clone)]
 pub struct XmlSample {
     /// The format.
@@ -34,39 +34,39 @@ pub struct XmlSample {
     pub shape: Option<Shape>,
     /// The table of the document.
     pub table: &'static Table,
-    /// `valid`, `invalid` or `refused`.
+    /// Its directory: `valid`, `invalid` or `refused`.
     pub folder: &'static str,
-    /// The file name without `.xml`.
+    /// Its file name without `.xml`.
     pub name: String,
-    /// The document.
+    /// The content of the document.
     pub body: Vec<u8>,
 }
 
 impl XmlSample {
-    /// The path of the sample within the samples.
+    /// Returns the path of the sample relative to all samples.
     pub fn place(&self) -> String {
         let Self { format, table, folder, name, .. } = self;
         format!("{}/{}/{folder}/{name}", format.name, table.root)
     }
 
-    /// Whether the document is sent to the bank as a single request.
+    /// Returns whether the document is the body of a single request.
     pub const fn is_request(&self) -> bool {
         matches!(self.shape, Some(Shape::Submission(_) | Shape::Opening | Shape::Change))
     }
 }
 
-/// Every kind of document of a format, with its table. Batches are in the canonical XML only.
+/// Returns the kinds of documents of a format with their tables. Only the canonical XML has batches.
 pub fn documents(format: &'static Tables) -> Vec<(Option<Shape>, &'static Table)> {
     let batch = (format.name == xml::CANONICAL.name).then_some((None, &xml::BATCH));
     SHAPES.into_iter().map(|shape| (Some(shape), format.of(shape))).chain(batch).collect()
 }
 
-/// The folder of the samples of a document.
+/// Returns the directory of the samples of a document.
 pub fn directory(format: &Tables, table: &Table) -> PathBuf {
     workspace::root().join("schemas/samples").join(format.name).join(table.root)
 }
 
-/// All samples, sorted by name.
+/// Returns all samples, sorted by name.
 ///
 /// # Panics
 /// When a kind of document has no valid or no invalid samples.

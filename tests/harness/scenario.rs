@@ -1,4 +1,4 @@
-//! A bank for one test: its store, processes and settings, from one builder.
+//! A bank for one test: its store, processes and settings, created by one builder.
 #![expect(clippy::disallowed_methods, reason = "tests need ids that no other test has")]
 
 use std::fs::File;
@@ -20,7 +20,7 @@ use crate::prelude::*;
 use crate::tables::AzuriteTables;
 use crate::tamper::Tamper;
 
-/// The store of a bank.
+/// The kind of the store of a bank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StoreKind {
     /// The embedded store, a SQLite file.
@@ -29,13 +29,13 @@ pub enum StoreKind {
     Azurite,
 }
 
-/// The configuration of a scenario.
+/// Builder of a scenario.
 #[derive(Debug, Clone)]
 pub struct Plan {
     store_kind: StoreKind,
     webs: usize,
     workers: usize,
-    /// The ports of a private Azurite, instead of the shared one.
+    /// Ports of a private Azurite, which replaces the shared one.
     private: Option<Ports>,
     proxies: bool,
     likeness: Likeness,
@@ -45,12 +45,12 @@ pub struct Plan {
     trusted: Option<String>,
     identity: Option<Certified>,
     directory: Option<PathBuf>,
-    /// The SQLite file whose content the store has at the start.
+    /// The SQLite file that the store is copied from at the start.
     store_file: Option<PathBuf>,
 }
 
 impl Plan {
-    /// The smallest bank on a store: one process on SQLite, one web and one worker process on Azurite.
+    /// Plans the smallest bank on a store: one process on SQLite, or one web and one worker process on Azurite.
     pub fn on(store_kind: StoreKind) -> Self {
         let workers = match store_kind {
             StoreKind::Sqlite => 0,
@@ -74,13 +74,13 @@ impl Plan {
         }
     }
 
-    /// As [`Self::on`], with an Azurite that the test stops and starts.
+    /// Like [`Self::on`], with an Azurite that the test can stop and start.
     pub fn on_private(azurite: &Azurite) -> Self {
         Self { private: Some(azurite.ports()), ..Self::on(StoreKind::Azurite) }
     }
 
-    /// Sets the number of processes of each kind; no web process hosts a worker. Without a worker process,
-    /// work stays on the queue until a test starts one.
+    /// Sets the number of processes of each kind; web processes do not host a worker. Without a worker process, work stays on the
+    /// queue until a test starts one.
     #[must_use]
     pub const fn processes(mut self, webs: usize, workers: usize) -> Self {
         self.webs = webs;
@@ -89,7 +89,7 @@ impl Plan {
         self
     }
 
-    /// One web process that hosts a worker, on any store.
+    /// Uses one web process that hosts a worker, on any store.
     #[must_use]
     pub const fn in_one_process(self) -> Self {
         let mut plan = self.processes(1, 0);
@@ -97,7 +97,7 @@ impl Plan {
         plan
     }
 
-    /// Puts proxies in front of the services of Azurite, which the test can switch.
+    /// Puts proxies that the test controls in front of the services of Azurite.
     #[must_use]
     pub const fn behind_proxies(mut self) -> Self {
         self.proxies = true;
@@ -111,34 +111,33 @@ impl Plan {
         self
     }
 
-    /// Sets the visibility timeout of a received message, and the number of receipts after which it is set
-    /// aside.
+    /// Sets the visibility timeout of received messages, and the number of receipts after which a message becomes a dead letter.
     #[must_use]
     pub fn receipts(self, visibility_timeout_s: u32, dequeue_count_max: u32) -> Self {
         self.with("POSTONCE_VISIBILITY_TIMEOUT_S", &visibility_timeout_s.to_string())
             .with("POSTONCE_DEQUEUE_COUNT_MAX", &dequeue_count_max.to_string())
     }
 
-    /// Makes safety polls frequent, for tests that put messages on a queue directly, without a ring.
+    /// Makes safety polls frequent, for tests that send messages directly to a queue, without a ring.
     #[must_use]
     pub fn polling_often(self) -> Self {
         self.with("POSTONCE_IDLE_POLL_MAX_MS", "150")
     }
 
-    /// Sends requests that wait through the queue as well, for tests of the queue and of the worker.
+    /// Makes requests that wait use the queue too, for tests of the queue and of the worker.
     #[must_use]
     pub fn through_the_queue(self) -> Self {
         self.with("POSTONCE_IMMEDIATE_POSTING", "off")
     }
 
-    /// Sets a variable for all processes.
+    /// Sets an environment variable for all processes.
     #[must_use]
     pub fn with(mut self, variable: &str, value: &str) -> Self {
         self.settings = self.settings.with(variable, value);
         self
     }
 
-    /// Serves the bank over TLS, to clients that trust that authority.
+    /// Serves the bank over TLS, to clients that trust this authority.
     #[must_use]
     pub fn trusting(mut self, authority: &str) -> Self {
         self.trusted = Some(authority.to_owned());
@@ -152,14 +151,14 @@ impl Plan {
         self
     }
 
-    /// Keeps the files below that directory, such as on the disk to be measured.
+    /// Keeps the files below this directory, such as on a disk to be measured.
     #[must_use]
     pub fn in_directory(mut self, directory: &Path) -> Self {
         self.directory = Some(directory.to_owned());
         self
     }
 
-    /// Starts with a copy of that SQLite file as the store.
+    /// Uses a copy of this SQLite file as the store.
     #[must_use]
     pub fn on_copy_of(mut self, store_file: &Path) -> Self {
         self.store_file = Some(store_file.to_owned());
@@ -218,7 +217,7 @@ impl Plan {
     }
 }
 
-/// Copies a file, and waits until the copy is on the disk, so that its writes do not slow down later ones.
+/// Copies a file, and waits until the copy is on disk, so that its writes do not slow down later ones.
 fn copy_durably(from: &Path, to: &Path) {
     let copied = std::fs::copy(from, to).and_then(|_| File::open(to)?.sync_all());
     copied.expect("the store file can be copied");
@@ -227,13 +226,13 @@ fn copy_durably(from: &Path, to: &Path) {
 /// A bank for one test. Its processes end when it is dropped.
 #[derive(Debug)]
 pub struct Scenario {
-    /// The store.
+    /// The kind of the store.
     pub store_kind: StoreKind,
     /// The web processes, in the order of their starts.
     pub webs: Vec<Service>,
     /// The worker processes, in the order of their starts.
     pub workers: Vec<Service>,
-    /// The proxies, if the plan has them.
+    /// The proxies that the test controls, if the plan has them.
     pub proxies: Option<Proxies>,
     /// The settings of every process.
     pub settings: Settings,
@@ -244,26 +243,26 @@ pub struct Scenario {
     hosts_worker: bool,
     trusted: Option<String>,
     identity: Option<Certified>,
-    /// Declared after the processes: a request that Azure refuses fails the test here.
+    /// Fails the test on drop if Azure would refuse a request. Declared after the processes, so that they have ended then.
     storage_proxies: Option<StorageProxies>,
-    /// Declared last: removed after the processes have ended.
+    /// Declared last, so that it is removed after the processes have ended.
     directory: TempDir,
 }
 
 impl Scenario {
-    /// Web processes that are started later host a worker.
+    /// Lets web processes that are started later host a worker.
     pub const fn host_worker(&mut self) {
         self.hosts_worker = true;
     }
 
-    /// Starts another web process. It listens when this returns; it may not be ready.
+    /// Starts another web process. It listens when this method returns, but may not be ready.
     pub fn start_web(&mut self) {
         let arguments: &[&str] = if self.hosts_worker { &["--with-worker"] } else { &["--no-worker"] };
         let web = Service::start(Binary::Web, &self.settings, arguments, self.directory.path());
         self.webs.push(web);
     }
 
-    /// Starts another worker process. It serves HTTP when this returns; it may not be ready.
+    /// Starts another worker process. It serves HTTP when this method returns, but may not be ready.
     pub fn start_worker(&mut self) {
         self.start_worker_with(&[]);
     }
@@ -274,13 +273,13 @@ impl Scenario {
         self.workers.push(worker);
     }
 
-    /// Starts another worker process, which scrubs the store: it begins before those that wait for the usual time, and does not
-    /// pause for long between its reads.
+    /// Starts another worker process that scrubs the store. It begins before processes with the default delay, and does not pause
+    /// for long between reads.
     pub fn start_scrubber(&mut self) {
         self.start_worker_with(&["--scrubber-delay-s", "1", "--scrubber-operations-per-day", "1000000"]);
     }
 
-    /// A probe of a worker process.
+    /// Returns a probe of a worker process.
     pub fn probe(&self, worker: usize) -> ProcessProbe {
         let worker =
             self.workers.get(worker).unwrap_or_else(|| panic!("there is no worker process {worker}"));
@@ -294,17 +293,17 @@ impl Scenario {
         }
     }
 
-    /// The proxies of a plan that has them.
+    /// Returns the proxies of a plan that has them.
     pub fn proxies(&self) -> &Proxies {
         self.proxies.as_ref().expect("the plan has proxies")
     }
 
-    /// The proxies that make Azurite similar to Azure.
+    /// Returns the proxies that make Azurite more similar to Azure.
     pub fn storage_proxies(&self) -> &StorageProxies {
         self.storage_proxies.as_ref().expect("the plan is on Azurite")
     }
 
-    /// A client of a web process with the first key.
+    /// Returns a client of a web process with the first key.
     pub fn client(&self, web: usize) -> Client {
         let web = self.webs.get(web).unwrap_or_else(|| panic!("there is no web process {web}"));
         match &self.trusted {
@@ -313,17 +312,17 @@ impl Scenario {
         }
     }
 
-    /// The first key, which has all scopes.
+    /// Returns the first key, which has all scopes.
     pub fn key(&self) -> &str {
         &self.key
     }
 
-    /// The directory of the test.
+    /// Returns the directory of the test.
     pub fn directory(&self) -> PathBuf {
         self.directory.path().to_owned()
     }
 
-    /// The number of work queues.
+    /// Returns the number of work queues.
     pub fn queue_count(&self) -> u16 {
         let set = self.settings.get("POSTONCE_QUEUE_COUNT").and_then(|count| count.parse().ok());
         set.unwrap_or(match self.store_kind {
@@ -332,12 +331,12 @@ impl Scenario {
         })
     }
 
-    /// The store itself, without the proxies that the test can switch, and without the processes.
+    /// Opens the store directly, without the proxies that the test controls.
     pub async fn store(&self) -> Store {
         self.store_in(Arc::new(SystemWorld::new())).await
     }
 
-    /// The same with another clock.
+    /// Like [`Self::store`], with another clock.
     pub async fn store_in(&self, world: Arc<dyn World>) -> Store {
         if let Some(path) = self.direct.strip_prefix("sqlite:") {
             let enqueue =
@@ -350,19 +349,19 @@ impl Scenario {
         azure::open(&config, world).await.expect("opening makes no request")
     }
 
-    /// The seal of the bank's messages, with the secret that its processes find in the store.
+    /// Returns the seal of the bank's messages, with the secret in the store.
     pub async fn seal(&self) -> Seal {
         let secret = DoorbellSecret::new(None);
         secret.establish(&*self.store().await.sync, &SystemWorld::new()).await;
         Seal::new(&secret)
     }
 
-    /// Changes to the store that bypass the bank.
+    /// Returns access to the store that bypasses the bank.
     pub fn tamper(&self) -> Tamper {
         Tamper::with(&self.emulator, &self.prefix)
     }
 
-    /// The tables of Azurite, and the name of one of the bank's tables.
+    /// Returns the tables of Azurite, and the full name of one of the bank's tables.
     ///
     /// # Panics
     /// On SQLite.
@@ -370,10 +369,10 @@ impl Scenario {
         (AzuriteTables::of(&self.emulator), format!("{}{table}", self.prefix))
     }
 
-    /// Runs `postonce-web` with an operator command. Returns its output.
+    /// Runs `postonce-web` with an operator command, and returns its output.
     ///
     /// # Panics
-    /// When it fails.
+    /// When the command fails.
     pub fn operate(&self, arguments: &[&str]) -> String {
         let launch = service::launch(Binary::Web, &self.settings, arguments, self.directory.path());
         let mut process = Process::start(&launch);
@@ -384,7 +383,7 @@ impl Scenario {
         printed
     }
 
-    /// Creates a partner that reaches every account with the operator command. Returns its first API key.
+    /// Creates a partner with access to every account, by an operator command. Returns its first API key.
     pub fn add_partner(&self, partner: &str, scopes: &[&str]) -> String {
         let mut arguments = vec!["partners", "add", partner, "--all-accounts"];
         arguments.extend(scopes.iter().flat_map(|scope| ["--scope", scope]));
@@ -394,7 +393,7 @@ impl Scenario {
         key.unwrap_or_else(|| panic!("no key in {printed}")).to_owned()
     }
 
-    /// Runs a worker that crashes at that point. Returns the signal that ended it.
+    /// Runs a worker that crashes at this point. Returns the signal that ended it.
     pub fn run_crashing_worker(&self, point: CrashPoint) -> Option<i32> {
         let arguments = [point.code()];
         let launch =
@@ -404,18 +403,18 @@ impl Scenario {
     }
 }
 
-/// A new account key.
+/// Returns a new account key.
 pub fn fresh_account() -> AccountKey {
     let (user, account) = (UserId::from_uuid(Uuid::new_v4()), AccountId::from_uuid(Uuid::new_v4()));
     AccountKey { user, account }
 }
 
-/// A new message id.
+/// Returns a new message id.
 pub fn fresh_id() -> MessageId {
     MessageId::from_uuid(Uuid::new_v4())
 }
 
-/// A new prefix of the names in a storage account. Names of tables must start with a letter and be short.
+/// Returns a new prefix of names in a storage account. Table names must start with a letter and be short.
 pub fn fresh_prefix() -> String {
     let mut prefix = format!("t{}", Uuid::new_v4().simple());
     prefix.truncate(13);

@@ -1,5 +1,5 @@
-//! A proxy in front of a web process that handles each connection as a script says, for clients that retry: the network
-//! and the gateways between a partner and the bank. A connection carries one request; every request is recorded.
+//! A proxy in front of a web process that handles each connection according to a script. It tests clients that retry, by
+//! simulating the network and gateways. A connection carries one request, and every request is recorded.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -18,40 +18,40 @@ use crate::wait::Stopwatch;
 /// Maximum size of a request, in bytes.
 const REQUEST_BYTES_MAX: usize = 64 << 10;
 
-/// What happens to one connection.
+/// How one connection is handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// It is closed before a request is read.
+    /// Closes it before a request is read.
     Break,
-    /// The request is forwarded, and the connection is closed instead of returning the answer.
+    /// Forwards the request, and closes the connection instead of returning the response.
     LoseAnswer,
-    /// The request is forwarded, and the connection is closed before the last bytes of the answer.
+    /// Forwards the request, and closes the connection before the last bytes of the response.
     CutAnswer,
-    /// The request is forwarded, and the last bytes of the answer never arrive: the client must give up.
+    /// Forwards the request, and never sends the last bytes of the response, so that the client must give up.
     StallAnswer,
-    /// The request is answered without the bank, with an error of the bank, and `Retry-After` in seconds.
+    /// Responds without the bank, with an error of the bank, and `Retry-After` in seconds.
     Refuse(Code, Option<u64>),
-    /// The request is answered by a gateway in front of the bank, with a page of its own.
+    /// Responds as a gateway in front of the bank, with an error page of the gateway.
     Gateway(u16),
-    /// The request is forwarded, and its answer returned.
+    /// Forwards the request, and returns the response.
     Forward,
 }
 
 /// A request as the proxy received it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SentRequest {
-    /// When its connection was accepted, since the start of the proxy.
+    /// Time since the start of the proxy when its connection was accepted.
     pub at: Duration,
-    /// The method.
+    /// The HTTP method.
     pub method: String,
-    /// The head and the body.
+    /// The request line and the header lines.
     head: String,
     /// The body.
     pub body: Vec<u8>,
 }
 
 impl SentRequest {
-    /// A header; empty if it is missing.
+    /// Returns the value of a header; empty if it is missing.
     pub fn header(&self, name: &str) -> &str {
         let lines = self.head.lines().filter_map(|line| line.split_once(':'));
         let mut values =
@@ -68,20 +68,20 @@ pub struct ScriptedProxy {
     listener: JoinHandle<()>,
 }
 
-/// What the connections share.
+/// State that the connections share.
 #[derive(Debug)]
 struct Script {
     target: SocketAddr,
     steps: Mutex<VecDeque<Step>>,
-    /// The step of all connections after those.
+    /// The step of all later connections.
     then: Step,
     requests: Mutex<Vec<SentRequest>>,
     clock: Stopwatch,
 }
 
 impl ScriptedProxy {
-    /// Starts a proxy in front of a web process, such as `http://127.0.0.1:40123`. Each connection takes one step;
-    /// those after the last one take `then`.
+    /// Starts a proxy in front of a web process, such as `http://127.0.0.1:40123`. Each connection takes one step. Connections
+    /// after the last step take `then`.
     pub fn before(address: &str, steps: impl IntoIterator<Item = Step>, then: Step) -> Self {
         let target = address.trim_start_matches("http://").parse().expect("an address on loopback");
         let (listener, address) = listen();
@@ -92,12 +92,12 @@ impl ScriptedProxy {
         Self { port: address.port(), script, listener }
     }
 
-    /// The address for the client.
+    /// Returns the address for the client.
     pub fn address(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    /// The requests so far, in the order of their arrival.
+    /// Returns the requests so far, in the order of their arrival.
     pub fn requests(&self) -> Vec<SentRequest> {
         self.script.requests.lock().clone()
     }
@@ -110,7 +110,7 @@ impl Drop for ScriptedProxy {
 }
 
 async fn serve(listener: TcpListener, script: Arc<Script>) {
-    // A loopback listener fails only when the process has no file descriptors left, which the test shows.
+    // A loopback listener fails only when the process has no file descriptors left, which makes the test fail.
     while let Ok((client, _)) = listener.accept().await {
         let script = Arc::clone(&script);
         drop(runtime().spawn(async move { script.handle(client).await }));
@@ -118,7 +118,7 @@ async fn serve(listener: TcpListener, script: Arc<Script>) {
 }
 
 impl Script {
-    /// Handles a connection. An error means that the client or the bank has closed its side, which the client handles.
+    /// Handles a connection. An error means that the client or the bank has closed its side, which is not an error of the proxy.
     async fn handle(&self, mut client: TcpStream) -> std::io::Result<()> {
         let at = self.clock.elapsed();
         if self.steps.lock().pop_front_if(|step| *step == Step::Break).is_some() {
@@ -127,7 +127,7 @@ impl Script {
         let Some((head, body)) = read_request(&mut client).await? else { return Ok(()) };
         let mut words = head.split(' ');
         let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-        // Other banks ring at the addresses of processes that have ended, and the port may be one of those.
+        // Other banks may ring at addresses of ended processes, and this port may be one of them.
         if !path.starts_with("/v1/users/") {
             return Ok(());
         }
@@ -155,7 +155,7 @@ impl Script {
         Ok(())
     }
 
-    /// Sends a request to the bank on a connection of its own. Returns the whole answer.
+    /// Sends a request to the bank on a new connection. Returns the whole response.
     async fn forward(&self, head: &str, body: &[u8]) -> std::io::Result<Vec<u8>> {
         let mut bank = TcpStream::connect(self.target).await?;
         let is_kept = |line: &&str| !line.to_ascii_lowercase().starts_with("connection:");
@@ -170,7 +170,7 @@ impl Script {
     }
 }
 
-/// Reads a request: its head without the empty line, and its body. `None` if the client closes the connection first.
+/// Reads a request: its head without the empty line, and its body. Returns `None` if the client closes the connection first.
 async fn read_request(client: &mut TcpStream) -> std::io::Result<Option<(String, Vec<u8>)>> {
     let mut received = Vec::new();
     loop {
@@ -193,7 +193,7 @@ async fn read_request(client: &mut TcpStream) -> std::io::Result<Option<(String,
     }
 }
 
-/// An answer with an error of the bank.
+/// Returns a response with an error of the bank.
 fn refusal(code: Code, retry_after_s: Option<u64>) -> Vec<u8> {
     let problem = ApiError::new(code, "Scripted.").problem();
     let body = serde_json::to_string(&problem).expect("a problem is JSON");

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::prelude::*;
 use crate::process::{Launch, Log, Process, Signal};
 
-/// The longest drain that the contract allows, plus a margin.
+/// Maximum time of a drain: the limit of the contract, plus a margin.
 pub const DRAIN_TIME_MAX: Duration = Duration::from_secs(20);
 
 /// Environment variables of a process.
@@ -30,26 +30,26 @@ impl Settings {
         self
     }
 
-    /// The value of a variable.
+    /// Returns the value of a variable.
     pub fn get(&self, variable: &str) -> Option<&str> {
         self.0.get(variable).map(String::as_str)
     }
 }
 
-/// The launch of a binary with settings and arguments.
+/// Returns the launch of a binary with settings and arguments.
 pub fn launch(binary: Binary, settings: &Settings, arguments: &[&str], directory: &Path) -> Launch {
     let mut launch =
         Launch::of(binary.name(), binary.path(), directory).arguments(binary.command()).arguments(arguments);
     launch.environment = settings.0.clone();
-    // The settings of the user who runs the tests do not apply.
+    // Ignores settings in the environment of the user who runs the tests.
     launch.hidden_prefixes = vec!["POSTONCE_", "RUST_LOG"];
     launch
 }
 
-/// The number that a command prints after a text, such as `storage operations: `.
+/// Returns the number that a command printed after a text, such as `storage operations: `.
 ///
 /// # Panics
-/// When it does not print it.
+/// When the output does not contain it.
 pub fn number_after(text: &str, printed: &str) -> u64 {
     let (_, rest) = printed.split_once(text).unwrap_or_else(|| panic!("{text:?} is missing in\n{printed}"));
     let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
@@ -64,26 +64,26 @@ pub struct Service {
 }
 
 impl Service {
-    /// Starts a process and waits until it logs that it listens.
+    /// Starts a process, and waits until it logs that it listens.
     pub fn start(binary: Binary, settings: &Settings, arguments: &[&str], directory: &Path) -> Self {
         let mut process = Process::start(&launch(binary, settings, arguments, directory));
         let address = process.wait_for_line("listening on http…", wait::TIMEOUT, address_in);
         Self { process, address }
     }
 
-    /// The address on which it listens, such as `http://127.0.0.1:40123`.
+    /// Returns the address on which it listens, such as `http://127.0.0.1:40123`.
     pub fn address(&self) -> &str {
         &self.address
     }
 
-    /// The address for the other processes of the bank, as it is logged.
+    /// Returns the logged address for the other processes of the bank.
     pub fn internal_address(&self) -> String {
         // A worker process has only one address.
         self.logged_address("Listening for other processes of the bank on ")
             .unwrap_or_else(|| self.address.clone())
     }
 
-    /// The address for operators, if it has one.
+    /// Returns the address for operators, if the process has one.
     pub fn operators_address(&self) -> Option<String> {
         self.logged_address("Listening for operators on ")
     }
@@ -96,17 +96,17 @@ impl Service {
         })
     }
 
-    /// The process id.
+    /// Returns the process id.
     pub fn pid(&self) -> u32 {
         self.process.pid()
     }
 
-    /// The log.
+    /// Returns the log of the process.
     pub fn log(&self) -> &Log {
         self.process.log()
     }
 
-    /// Waits until it has logged a text.
+    /// Waits until the process has logged a text.
     pub async fn until_logged(&self, text: &str) {
         wait::until(text, wait::TIMEOUT, async || {
             let found = self.log().find(|line| line.contains(text).then_some(()));
@@ -115,7 +115,7 @@ impl Service {
         .await;
     }
 
-    /// The process.
+    /// Returns the process itself.
     pub fn process(&mut self) -> &mut Process {
         &mut self.process
     }
@@ -125,10 +125,10 @@ impl Service {
         self.process.kill();
     }
 
-    /// Sends SIGTERM, and waits until the process has drained. Other work of the test continues.
+    /// Sends SIGTERM, and waits until the process has drained, without blocking other tasks of the test.
     ///
     /// # Panics
-    /// When it exits with another code than 0, or too late.
+    /// When the process exits with a code other than 0, or too late.
     pub async fn drain(&mut self) {
         self.process.signal(Signal::Terminate);
         let status: ExitStatus = wait::until("it drains", DRAIN_TIME_MAX, async || {
@@ -150,7 +150,7 @@ impl Service {
     }
 }
 
-/// The address in a line such as `… listening on http://127.0.0.1:40123`, plain, with colors or in JSON.
+/// Returns the address in a line such as `… listening on http://127.0.0.1:40123`, plain, with colors or in JSON.
 pub(crate) fn address_in(line: &str) -> Option<String> {
     let (_, rest) = line.split_once("listening on ")?;
     let end = rest.find(|c: char| c.is_whitespace() || c.is_control() || c == '"' || c == ',');

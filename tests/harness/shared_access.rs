@@ -1,4 +1,4 @@
-//! Shared access signatures for Azurite («Create an account SAS», Microsoft). It checks them, with their permissions.
+//! Shared access signatures for Azurite ("Create an account SAS", Microsoft). Azurite verifies them and their permissions.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -12,7 +12,7 @@ pub const LATER: &str = "2099-01-01T00:00:00Z";
 /// All permissions that the bank uses.
 pub const ALL: &str = "rwdlacup";
 
-/// A signature with these permissions for all services of the account, until the end.
+/// Returns a signature with these permissions for all services of the account, valid until `end`.
 pub fn signature(permissions: &str, end: &str) -> String {
     let (services, kinds) = ("bqt", "sco");
     let (start, protocol, version) = ("", "https,http", "2018-11-09");
@@ -25,7 +25,7 @@ pub fn signature(permissions: &str, end: &str) -> String {
     format!("sv={version}&ss={services}&srt={kinds}&sp={permissions}&se={end}&spr={protocol}&sig={code}")
 }
 
-/// The connection string for these ports with a signature.
+/// Returns the connection string for these ports with a signature.
 pub fn connection_string(ports: Ports, signature: &str) -> String {
     let with_key = ports.connection_string();
     let (before, after) = with_key.split_once(&format!("AccountKey={KEY};")).expect("a key");

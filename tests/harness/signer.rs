@@ -1,5 +1,5 @@
-//! Signs requests as a partner does (RFC 9421), with a digest of the body (RFC 9530). Written from the RFC
-//! without the code of the bank, so that an error in one of them is detected.
+//! Signs requests as a partner does (RFC 9421), with a digest of the body (RFC 9530). Written from the RFCs without the code of
+//! the bank, so that an error in either implementation is detected.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub struct Signer {
     secret: Secret,
     /// The components that the signatures cover.
     pub components: Vec<&'static str>,
-    /// How long ago the signatures were created.
+    /// Age of the signatures when they are sent.
     pub age: Duration,
 }
 
@@ -30,7 +30,7 @@ enum Secret {
 /// A request to sign.
 #[derive(Debug, Clone, Copy)]
 pub struct UnsignedRequest<'a> {
-    /// The method.
+    /// The HTTP method.
     pub method: &'a str,
     /// The address of the server, such as `http://127.0.0.1:8080`.
     pub address: &'a str,
@@ -43,12 +43,12 @@ pub struct UnsignedRequest<'a> {
 }
 
 impl Signer {
-    /// A signer that shares a secret with the bank.
+    /// Creates a signer that shares a secret with the bank.
     pub fn hmac(key_id: &str, secret: &[u8]) -> Self {
         Self::of(key_id, Secret::Hmac(secret.to_vec()))
     }
 
-    /// A signer whose public key is known to the bank.
+    /// Creates a signer whose public key is registered with the bank.
     pub fn ed25519(key_id: &str, seed: [u8; 32]) -> Self {
         Self::of(key_id, Secret::Ed25519(Box::new(SigningKey::from_bytes(&seed))))
     }
@@ -58,7 +58,7 @@ impl Signer {
         Self { key_id: key_id.to_owned(), secret, components, age: Duration::ZERO }
     }
 
-    /// The key that is registered with the bank.
+    /// Returns the key to register with the bank.
     pub fn known_as(&self) -> SignatureKey {
         let (algorithm, material) = match &self.secret {
             Secret::Hmac(secret) => (SignatureAlgorithm::HmacSha256, secret.clone()),
@@ -67,7 +67,7 @@ impl Signer {
         SignatureKey { id: self.key_id.clone(), algorithm, material }
     }
 
-    /// The headers that sign a request.
+    /// Returns the headers that sign a request.
     pub fn headers(&self, draft: UnsignedRequest<'_>, now: Timestamp) -> Vec<(&'static str, String)> {
         let UnsignedRequest { method, address, path, id, body } = draft;
         let digest = format!("sha-256=:{}:", BASE64_STANDARD.encode(Sha256::digest(body)));

@@ -1,4 +1,4 @@
-//! A client of the SOAP service that is independent of the bank: Python's `zeep`, generated from the WSDL.
+//! A SOAP client that is independent of the bank: Python's `zeep`, which reads the WSDL.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::python;
 
-/// A version of SOAP, and the port of the service for it.
+/// A SOAP version, and the port of the service for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Port {
     /// SOAP 1.1.
@@ -38,7 +38,7 @@ pub struct SoapClient {
 }
 
 impl SoapClient {
-    /// A client of the process at that address, with an API key or without one.
+    /// Creates a client of the process at this address, with an API key or an empty one.
     ///
     /// # Panics
     /// When Python is missing.
@@ -55,10 +55,10 @@ impl SoapClient {
         Self { child, calls, answers }
     }
 
-    /// Calls an operation on an account. Without an id, the client creates one.
+    /// Calls an operation on an account. Without an id, the client generates one.
     ///
     /// # Panics
-    /// When there is no answer at all.
+    /// When there is no response.
     pub fn call(
         &mut self,
         operation: &str,
@@ -89,32 +89,32 @@ impl Drop for SoapClient {
     }
 }
 
-/// The answer to a call.
+/// The response to a call.
 #[derive(Debug, Clone)]
 pub struct SoapAnswer(Value);
 
 impl SoapAnswer {
-    /// A text, by its JSON pointer; empty if it is missing.
+    /// Returns the text at a JSON pointer; empty if it is missing.
     pub fn text(&self, pointer: &str) -> &str {
         self.0.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// The HTTP status of a fault, and the code of its problem.
+    /// Returns the HTTP status of a fault, and the code of its problem.
     ///
     /// # Panics
-    /// When the answer is not a fault.
+    /// When the response is not a fault.
     #[track_caller]
     pub fn fault(&self) -> (u64, &str) {
         let status = self.0.pointer("/fault/status").and_then(Value::as_u64);
         (status.unwrap_or_else(|| panic!("no fault: {self:?}")), self.text("/fault/problem/code"))
     }
 
-    /// The element in the body of the envelope, as it was received.
+    /// Returns the element in the body of the envelope, as received.
     pub fn message(&self) -> &[u8] {
         self.text("/message").as_bytes()
     }
 
-    /// The whole answer.
+    /// Returns the whole response.
     pub const fn whole(&self) -> &Value {
         &self.0
     }

@@ -1,4 +1,4 @@
-//! `systemd-analyze`, which checks units: that of this machine, or that of Debian's package.
+//! `systemd-analyze`, which checks units, from this machine or from Debian's package.
 
 use std::process::Command;
 use std::sync::Once;
@@ -7,14 +7,13 @@ use std::time::Duration;
 use crate::debian;
 use crate::process::succeeds;
 
-/// Longest time for installing the package.
 const INSTALL_TIME_MAX: Duration = Duration::from_secs(300);
 const INSTALL: &str =
     "apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends systemd";
 const HINT: &str =
     "the tests check units with systemd-analyze, which is missing here (Debian: `apt-get install systemd`)";
 
-/// Runs systemd-analyze. Returns whether it ended without an error, and its output.
+/// Runs systemd-analyze. Returns whether it succeeded, and its output.
 ///
 /// # Panics
 /// When it is missing and cannot be installed.

@@ -1,5 +1,5 @@
-//! The tables of Azurite through the REST API, without the code of the bank: rows can be changed, and a table can be
-//! replaced by an older copy.
+//! The tables of Azurite through the REST API, without the code of the bank. Rows can be changed, and a table can be replaced by
+//! an older copy.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use reqwest::{Method, Response};
 use serde_json::{Map, Value};
 use sha2::Sha256;
 
-/// Any date is valid: Azurite runs without a check of it, and the signature covers this one.
+/// Date of all requests. Azurite runs without a check of dates, and the signature covers this one.
 const DATE: &str = "Sat, 21 Nov 2026 16:00:00 GMT";
 
 /// The table service of one storage account.
@@ -22,10 +22,10 @@ pub struct AzuriteTables {
 }
 
 impl AzuriteTables {
-    /// The table service of a `POSTONCE_STORAGE` setting.
+    /// Creates access to the table service in a `POSTONCE_STORAGE` setting.
     ///
     /// # Panics
-    /// When the setting names none.
+    /// When the setting has no table service.
     pub fn of(storage: &str) -> Self {
         let part = |name: &str| {
             let parts = storage.trim_start_matches("azure:").split(';');
@@ -42,7 +42,7 @@ impl AzuriteTables {
     /// Returns all rows of a table, with the types of their properties.
     ///
     /// # Panics
-    /// When Azurite refuses it.
+    /// When Azurite refuses the request.
     pub async fn rows(&self, table: &str) -> Vec<Value> {
         let (mut rows, mut next) = (Vec::new(), Vec::new());
         loop {
@@ -63,7 +63,7 @@ impl AzuriteTables {
     /// Replaces the content of a table by rows that were read before.
     ///
     /// # Panics
-    /// When Azurite refuses it.
+    /// When Azurite refuses a request.
     pub async fn replace(&self, table: &str, rows: &[Value]) {
         let kept: BTreeSet<String> = rows.iter().map(|row| place(table, row)).collect();
         for row in self.rows(table).await {
@@ -88,7 +88,7 @@ impl AzuriteTables {
     /// Merges properties into a row, or removes the row if there are none.
     ///
     /// # Panics
-    /// When Azurite refuses it.
+    /// When Azurite refuses the request.
     pub async fn change(&self, table: &str, partition: &str, row: &str, properties: Option<&Value>) {
         let place = format!("{table}(PartitionKey='{partition}',RowKey='{row}')");
         let method = match properties {
@@ -108,7 +108,7 @@ impl AzuriteTables {
         let Self { endpoint, account, key } = self;
         let key = STANDARD.decode(key).expect("the key is Base64");
         let mut signature = Hmac::<Sha256>::new_from_slice(&key).expect("a key of any length is valid");
-        // The account occurs twice: as the account, and as the first part of Azurite's path.
+        // The account occurs twice: as the account, and as the first segment of Azurite's path.
         signature.update(format!("{DATE}\n/{account}/{account}/{place}").as_bytes());
         let signature = STANDARD.encode(signature.finalize().into_bytes());
         let mut request = reqwest::Client::new()
@@ -133,7 +133,6 @@ impl AzuriteTables {
     }
 }
 
-/// The path of a row.
 fn place(table: &str, row: &Value) -> String {
     let key = |name: &str| row.get(name).and_then(Value::as_str).expect("a row has keys");
     format!("{table}(PartitionKey='{}',RowKey='{}')", key("PartitionKey"), key("RowKey"))

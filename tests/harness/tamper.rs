@@ -1,5 +1,5 @@
-//! Changes the content of a store without the code of the bank: SQLite's file through Python, the tables of
-//! Azurite through the REST API. An audit must find such changes.
+//! Changes the content of a store without the code of the bank: the SQLite file through Python, the tables of Azurite through
+//! the REST API. An audit must find such changes.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::tables::AzuriteTables;
 
-/// Runs statements on a file, after it has dropped the triggers that would refuse them.
+/// Runs statements on a file, after dropping the triggers that would refuse them.
 const SQLITE_SCRIPT: &str = r#"
 import json, sqlite3, sys
 path, statements = sys.argv[1], json.loads(sys.argv[2])
@@ -30,25 +30,25 @@ const ACCOUNT_NUMBER: &str = "(SELECT id FROM account_names WHERE user_id = ? AN
 const OF_TRANSACTION: &str = "account = (SELECT id FROM account_names WHERE user_id = ? AND account_id = ?) \
      AND partner = (SELECT id FROM partners WHERE name = ?) AND message = ?";
 
-/// The store of one bank.
+/// Access to the store of one bank.
 #[derive(Debug)]
 pub enum Tamper {
     /// A SQLite file.
     Sqlite {
-        /// The path.
+        /// The path of the file.
         path: PathBuf,
     },
     /// The tables of Azurite.
     Azurite {
         /// The table service.
         tables: AzuriteTables,
-        /// The table of the ledger.
+        /// The name of the ledger table.
         table: String,
     },
 }
 
 impl Tamper {
-    /// The store of a `POSTONCE_STORAGE` setting.
+    /// Creates access to the store in a `POSTONCE_STORAGE` setting.
     pub fn with(storage: &str, prefix: &str) -> Self {
         if let Some(path) = storage.strip_prefix("sqlite:") {
             return Self::Sqlite { path: PathBuf::from(path) };
@@ -56,7 +56,7 @@ impl Tamper {
         Self::Azurite { tables: AzuriteTables::of(storage), table: format!("{prefix}ledger") }
     }
 
-    /// Overwrites the page in the same place.
+    /// Overwrites a page in place.
     pub async fn write_page(&self, page: &JournalPage) {
         if page.entries.is_empty() {
             return self.write_decision_page(page).await;
@@ -185,7 +185,7 @@ impl Tamper {
     }
 }
 
-/// The user and the account as parameters of a statement.
+/// Returns the user and the account as parameters of a statement.
 fn blobs(key: AccountKey) -> [Value; 2] {
     [json!({"hex": key.user.simple()}), json!({"hex": key.account.simple()})]
 }

@@ -7,13 +7,13 @@ use serde_json::Value;
 
 use crate::prelude::*;
 
-/// Longest audit in a test.
+/// Maximum time of an audit in a test.
 const AUDIT_TIME_MAX: Duration = Duration::from_secs(120);
 
 /// The result of an audit.
 #[derive(Debug)]
 pub struct Verified {
-    /// The exit code.
+    /// The exit code of the process.
     pub code: Option<i32>,
     /// The output, including the log.
     pub lines: Vec<String>,
@@ -22,7 +22,7 @@ pub struct Verified {
 }
 
 impl Verified {
-    /// The sorted kinds of the findings on an account.
+    /// Returns the sorted kinds of the findings for an account.
     pub fn kinds(&self, account: AccountKey) -> Vec<&str> {
         let mut kinds: Vec<&str> =
             self.on(account).filter_map(|finding| finding.get("kind").and_then(Value::as_str)).collect();
@@ -30,7 +30,7 @@ impl Verified {
         kinds
     }
 
-    /// The findings on an account.
+    /// Returns the findings for an account.
     pub fn on(&self, account: AccountKey) -> impl Iterator<Item = &Value> {
         let (user, account) = (account.user.to_string(), account.account.to_string());
         self.findings.iter().filter(move |finding| {
@@ -39,7 +39,7 @@ impl Verified {
         })
     }
 
-    /// A count in the summary.
+    /// Returns a count in the summary.
     pub fn count(&self, name: &str) -> u64 {
         let objects = self.lines.iter().filter_map(|line| serde_json::from_str::<Value>(line).ok());
         let summary = objects.into_iter().find(|object| object.get("type") == Some(&Value::from("summary")));
@@ -48,12 +48,12 @@ impl Verified {
     }
 }
 
-/// Audits the ledger of a bank with JSON output. Other work of the test continues.
+/// Audits the ledger of a bank with JSON output, without blocking other tasks of the test.
 pub async fn verify(bank: &Scenario, arguments: &[&str]) -> Verified {
     verify_with(&bank.settings, bank, arguments).await
 }
 
-/// As [`verify`], with other settings.
+/// Like [`verify`], with other settings.
 pub async fn verify_with(settings: &Settings, bank: &Scenario, arguments: &[&str]) -> Verified {
     let arguments: Vec<&str> = ["verify", "--json"].iter().chain(arguments).copied().collect();
     let mut process = Process::start(&service::launch(Binary::Web, settings, &arguments, &bank.directory()));

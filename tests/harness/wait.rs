@@ -3,11 +3,10 @@
 
 use std::time::{Duration, Instant};
 
-/// Timeout of a condition that normally holds at once. It is generous, because the machine may be busy with
-/// other tests; a passing test does not wait that long.
+/// Timeout of a condition that normally holds at once. It is generous, because the machine may run other tests. A passing test
+/// does not wait that long.
 pub const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Pause between two checks.
 const POLL_INTERVAL: Duration = Duration::from_millis(15);
 
 /// Returns the result of `check` as soon as it is `Ok`. `Err` describes the current state.
@@ -19,7 +18,7 @@ pub async fn until<T>(what: &str, within: Duration, check: impl AsyncFnMut() -> 
     result.unwrap_or_else(|state| panic!("{what}: not within {within:?}; seen last: {state}"))
 }
 
-/// As [`until`], for callers that have more to say about a failure.
+/// Like [`until`], for callers that add details to a failure.
 ///
 /// # Errors
 /// The last state, when the deadline passes.
@@ -37,7 +36,7 @@ pub async fn attempt<T>(
     }
 }
 
-/// As [`until`], for code that is not async.
+/// Like [`until`], for code that is not async.
 ///
 /// # Errors
 /// The last state, when the deadline passes.
@@ -52,10 +51,10 @@ pub fn block_until<T>(within: Duration, mut check: impl FnMut() -> Result<T, Str
     }
 }
 
-/// Checks that `holds` stays true for that time, for events that must *not* happen.
+/// Checks that `holds` stays true for this time, for events that must *not* happen.
 ///
 /// # Panics
-/// When it does not hold, with its error.
+/// When `holds` fails, with its error.
 pub async fn throughout(what: &str, duration: Duration, mut holds: impl AsyncFnMut() -> Result<(), String>) {
     let started = Instant::now();
     while started.elapsed() < duration {
@@ -66,23 +65,22 @@ pub async fn throughout(what: &str, duration: Duration, mut holds: impl AsyncFnM
     }
 }
 
-/// Waits for a fixed time, for traffic with a pace and for measurements after idle time. To wait for a
-/// condition, use [`until`].
+/// Waits for a fixed time, for paced traffic and for measurements after idle time. To wait for a condition, use [`until`].
 pub async fn pass(duration: Duration) {
     tokio::time::sleep(duration).await;
 }
 
-/// Measures time.
+/// Measures elapsed time.
 #[derive(Debug)]
 pub struct Stopwatch(Instant);
 
 impl Stopwatch {
-    /// Starts now.
+    /// Starts a measurement.
     pub fn start() -> Self {
         Self(Instant::now())
     }
 
-    /// Time since the start.
+    /// Returns the time since the start.
     pub fn elapsed(&self) -> Duration {
         self.0.elapsed()
     }

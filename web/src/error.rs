@@ -23,8 +23,7 @@ pub const PROBLEM_JSON: &str = "application/problem+json";
 
 /// Maximum number of violations in one response. Clients fix these first and then see the rest.
 pub const VIOLATIONS_MAX: usize = 100;
-/// Maximum length in characters of a text that may quote the request. A response must not be much larger than
-/// its request, and it must stay readable.
+/// Maximum length in characters of a text that may quote the request. It bounds the size of the response.
 const TEXT_CHARS_MAX: usize = 300;
 
 /// Declares the table: one row with code, status and title for each error.
@@ -37,10 +36,10 @@ macro_rules! published {
         }
 
         impl Code {
-            /// All kinds, for the OpenAPI document and tests.
+            /// All codes, for the OpenAPI document and tests.
             pub const ALL: &[Self] = &[$(Self::$name,)*];
 
-            /// Returns its row of the published table.
+            /// Returns the row of the published table for this code.
             pub const fn published(self) -> Published {
                 match self {
                     $(Self::$name => Published { status: StatusCode::$status, code: $code, title: $title },)*
@@ -50,18 +49,18 @@ macro_rules! published {
     };
 }
 
-/// Returns whether a request with this status should be repeated, with the same id: it was not processed, or its outcome is
-/// unknown. The README has the table for clients.
+/// Returns whether a client should repeat a request that got this status, with the same id: the request was not processed,
+/// or its outcome is unknown. The README has the table for clients.
 pub const fn is_temporary(status: u16) -> bool {
     matches!(status, 408 | 429 | 500..=599)
 }
 
-/// One row of the table.
+/// One row of the published table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Published {
-    /// The HTTP status.
+    /// HTTP status of the response.
     pub status: StatusCode,
-    /// The stable code.
+    /// Code for programs; it never changes.
     pub code: &'static str,
     /// Human-readable summary of the problem type.
     pub title: &'static str,
@@ -151,13 +150,13 @@ impl ApiError {
         Self { code, detail, violations: Vec::new(), reason: None, fault: None, is_beyond_reach: false }
     }
 
-    /// Creates an error with all violations of the input, truncated to [`VIOLATIONS_MAX`].
+    /// Creates an error with all violations of the input, of which the response lists at most [`VIOLATIONS_MAX`].
     pub fn violations(code: Code, violations: Vec<Violation>) -> Self {
         let count = violations.len();
         Self::first_violations(code, violations, count)
     }
 
-    /// Creates an error with the first violations of the input, of which there are `count`.
+    /// Creates an error with the violations that were kept, out of `count` in total.
     pub fn first_violations(code: Code, violations: Vec<Violation>, count: usize) -> Self {
         let detail = match count {
             1 => "One field is not valid; see violations.".to_owned(),
@@ -172,19 +171,19 @@ impl ApiError {
         Self { violations: listed.collect(), ..Self::new(code, detail) }
     }
 
-    /// The account does not exist, or the partner may not access it.
+    /// Error for an account that does not exist, or that the partner may not access.
     pub fn account_unknown() -> Self {
         Self::new(Code::AccountUnknown, "Your key may access no account with these ids. Check both.")
     }
 
-    /// The account of a deposit or a withdrawal does not exist, or the partner may not access it.
+    /// Like [`Self::account_unknown`], for a deposit or a withdrawal: the detail says how to open an account.
     pub fn account_to_open() -> Self {
         let detail = "Your key may access no account with these ids. Check both; if the account is new, open it first, \
                       with PUT. The id of the request can be used again.";
         Self::new(Code::AccountUnknown, detail)
     }
 
-    /// The transaction was rejected, for a client that wants an error then.
+    /// Error for a rejected transaction, for clients that prefer `handling=strict`.
     pub fn rejected(reason: RejectReason) -> Self {
         let detail = format!(
             "The transaction is final: it was rejected with the reason {}. A retry does not change that; a new attempt \
@@ -194,40 +193,40 @@ impl ApiError {
         Self { reason: Some(reason), ..Self::new(Code::TransactionRejected, detail) }
     }
 
-    /// Marks that the request was for something outside of the reach of its partner. The answer does not show it.
+    /// Marks an error of a request for a resource outside of the partner's reach. The response does not show the mark.
     #[must_use]
     pub fn beyond_reach(self) -> Self {
         Self { is_beyond_reach: true, ..self }
     }
 
-    /// Returns whether the request was for something outside of the reach of its partner.
+    /// Returns whether the request was for a resource outside of the partner's reach.
     pub const fn is_beyond_reach(&self) -> bool {
         self.is_beyond_reach
     }
 
-    /// The user has no account that the partner may access.
+    /// Error for a user without an account that the partner may access.
     pub fn user_unknown() -> Self {
         Self::new(Code::UserUnknown, "This user has no account that your key may access.")
     }
 
-    /// The partner has no such transaction.
+    /// Error for an id with which the partner has no transaction on the account.
     pub fn transaction_unknown() -> Self {
         let detail = "This account has no accepted transaction of yours with this id.";
         Self::new(Code::TransactionUnknown, detail)
     }
 
-    /// The partner has no such batch.
+    /// Error for an id with which the partner has no batch.
     pub fn batch_unknown() -> Self {
         Self::new(Code::BatchUnknown, "You have no batch with this id.")
     }
 
-    /// The cursor was changed, or belongs to another listing.
+    /// Error for a cursor that was changed or belongs to another listing.
     pub fn cursor_invalid() -> Self {
         let detail = "Pass next_cursor of the previous page unchanged to the same listing.";
         Self::new(Code::CursorInvalid, detail)
     }
 
-    /// The rights of the caller changed during a submission, of which nothing was stored, unless it `is_in_doubt`.
+    /// Error for a submission during which the rights of the caller changed. Nothing was stored, unless `is_in_doubt` is set.
     fn rights_changed(is_in_doubt: bool) -> Self {
         let detail = if is_in_doubt {
             "The rights of the API key ended while the transaction was posted: it may be stored. To learn that, repeat the request \
@@ -238,7 +237,7 @@ impl ApiError {
         Self::new(Code::RightsChanged, detail)
     }
 
-    /// Permanent internal failure. A retry does not help.
+    /// Permanent internal failure, which a retry does not fix.
     pub fn internal(cause: impl Into<Cause>) -> Self {
         let detail = "The request failed, and the error was logged. If it moves money, it may have been carried out: \
                       repeat it later with the same Idempotency-Key.";
@@ -258,13 +257,13 @@ impl ApiError {
         if is_transient { Self::unavailable(cause, part) } else { Self::internal(cause) }
     }
 
-    /// Failure of the queue. The `From` implementation would attribute it to the ledger.
+    /// Failure of the queue. The `From` implementation attributes failures to the ledger.
     pub fn queue(fault: StoreFault) -> Self {
         let is_transient = fault.is_transient();
         Self::store(fault, is_transient, Part::Queue)
     }
 
-    /// Like [`Self::queue`], for a failure that several requests share.
+    /// Like [`Self::queue`], for one failure that several requests share.
     pub fn shared_queue(fault: Arc<StoreFault>) -> Self {
         let is_transient = fault.is_transient();
         Self::store(fault, is_transient, Part::Queue)
@@ -290,18 +289,18 @@ impl ApiError {
             code: code.into(),
             reason: self.reason.map(|reason| reason.code().into()),
             violations: self.violations.clone(),
-            // The middleware knows them.
+            // Both ids are added by the middleware.
             request_id: None,
             trace_id: None,
         }
     }
 
-    /// Returns its kind.
+    /// Returns the code of the error.
     pub const fn code(&self) -> Code {
         self.code
     }
 
-    /// Returns the names of the invalid fields.
+    /// Returns the names of the fields with violations.
     pub fn fields(&self) -> impl Iterator<Item = &str> {
         self.violations.iter().map(|violation| violation.field.as_str())
     }

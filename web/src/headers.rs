@@ -9,21 +9,21 @@ use postonce_shared::domain::origin::{Origin, TraceParent};
 
 use crate::error::{ApiError, Code};
 
-/// Header with the id that the partner gave to the request.
+/// Header with the id that the partner chose for the request.
 pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
-/// Response header that marks the response to a repeated request.
+/// Response header that marks the stored result of a repeated request.
 pub const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 /// Header with the preferences of the client (RFC 7240).
 pub const PREFER: &str = "prefer";
 /// Response header that names the applied preferences.
 pub const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
-/// W3C Trace Context.
+/// Header of W3C Trace Context with the trace and the parent span.
 pub const TRACEPARENT: &str = "traceparent";
-/// The place of the request in its trace, in the answer (a draft of W3C Trace Context, level 2).
+/// Response header with the trace and the span of the request (draft of W3C Trace Context, level 2).
 pub const TRACERESPONSE: HeaderName = HeaderName::from_static("traceresponse");
-/// The id of a request: that of the client or of a proxy in the request, the one in use in the answer.
+/// Request id. Clients and proxies may send one; the response has the id in use.
 pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-/// Longest wait that a client can request, in seconds.
+/// Maximum wait time that a client can request, in seconds.
 pub const WAIT_S_MAX: u64 = 30;
 
 /// Parses `Idempotency-Key`: a UUID, bare or as a string of RFC 8941.
@@ -55,26 +55,25 @@ pub struct Wait {
 }
 
 impl Wait {
-    /// Parses `Prefer: wait=N`. Returns `None` when the preference is missing, zero or malformed: a server
-    /// ignores preferences that it does not understand (RFC 7240). Values above [`WAIT_S_MAX`] are reduced to
-    /// it.
+    /// Parses `Prefer: wait=N`. Returns `None` when the preference is missing, zero or malformed: a server ignores
+    /// preferences that it does not understand (RFC 7240). Values above [`WAIT_S_MAX`] are reduced to it.
     pub fn of(headers: &HeaderMap) -> Option<Self> {
         let digits = preference(headers, "wait").filter(|value| !value.is_empty())?;
         let number = digits.bytes().all(|byte| byte.is_ascii_digit()).then_some(digits)?;
-        // Only an overflow can fail here.
+        // The text has digits only, so parsing fails only on overflow.
         let seconds = number.parse().unwrap_or(WAIT_S_MAX).min(WAIT_S_MAX);
         (seconds > 0).then_some(Self { seconds })
     }
 
-    /// Parses the wait time of a document: a decimal number up to [`WAIT_S_MAX`]. Returns `None` for anything
-    /// else, and `Some(None)` for zero.
+    /// Parses a wait time in a document: a decimal number up to [`WAIT_S_MAX`]. Returns `Some(None)` for zero, and `None` for
+    /// any other text.
     pub fn parse(text: &str) -> Option<Option<Self>> {
         let digits = text.bytes().all(|byte| byte.is_ascii_digit()).then_some(text)?;
         let seconds = digits.parse().ok().filter(|seconds| *seconds <= WAIT_S_MAX)?;
         Some((seconds > 0).then_some(Self { seconds }))
     }
 
-    /// Returns the wait as a duration.
+    /// Returns the wait time as a duration.
     pub const fn duration(self) -> Duration {
         Duration::from_secs(self.seconds)
     }
@@ -85,12 +84,12 @@ impl Wait {
     }
 }
 
-/// What becomes of a request that cannot be fulfilled as it was meant (RFC 7240, section 4.4).
+/// How a rejected transaction is reported (`handling`, RFC 7240, section 4.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Handling {
-    /// A rejected transaction is the result of a successful request.
+    /// As the result of a successful request.
     Lenient,
-    /// A rejected transaction is an error.
+    /// As an error.
     Strict,
 }
 
@@ -103,13 +102,13 @@ impl Handling {
         }
     }
 
-    /// Returns its value in `Preference-Applied`; `None` for the default.
+    /// Returns the value for `Preference-Applied`, or `None` for the default.
     pub fn applied(self) -> Option<String> {
         (self == Self::Strict).then(|| "handling=strict".to_owned())
     }
 }
 
-/// Returns the value of a preference. If there are several, the first one counts (RFC 7240, section 2).
+/// Returns the value of a preference. The first one counts if there are several (RFC 7240, section 2).
 fn preference<'a>(headers: &'a HeaderMap, wanted: &str) -> Option<&'a str> {
     let lines = headers.get_all(PREFER).filter_map(|value| value.to_str().ok());
     let mut found = lines.flat_map(preferences).filter(|(name, _)| name.eq_ignore_ascii_case(wanted));
@@ -138,15 +137,15 @@ pub fn split_unquoted(text: &str, separator: char) -> impl Iterator<Item = &str>
     })
 }
 
-/// Returns the `traceparent` header if it is valid (W3C Trace Context). Of two of them neither is used: nobody can tell which
-/// one continues the trace. `tracestate` is neither read nor passed on: the service calls no other one within the trace.
+/// Returns the `traceparent` header if it is valid (W3C Trace Context). A repeated header is ignored, because it is unknown
+/// which value continues the trace. `tracestate` is ignored: the service makes no outgoing calls within the trace.
 pub fn traceparent(headers: &HeaderMap) -> Option<TraceParent> {
     let mut values = headers.get_all(TRACEPARENT);
     let (value, None) = (values.next()?, values.next()) else { return None };
     TraceParent::parse(value.to_str().ok()?)
 }
 
-/// Returns where the instruction of a request comes from.
+/// Returns the origin of a request, which the middleware stored in its extensions.
 pub fn origin(request: &HttpRequest) -> Origin {
     request.extensions().get::<Origin>().cloned().unwrap_or_default()
 }

@@ -1,6 +1,6 @@
-//! Listening addresses of a web process. One serves partners, over TLS if that is configured. The second one
-//! serves the other processes of the bank, which use plain HTTP with signatures of their own. A single address
-//! serves both only with the setting `internal-on-bind`. Operators and monitoring can have a third one.
+//! Listening addresses of a web process. The first address serves partners, over TLS if that is configured. The second one
+//! serves the other processes of the bank, over plain HTTP with signed requests. One address serves both only with the
+//! setting `internal-on-bind`. Operators and monitoring can have a third address, with the same TLS as partners.
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -98,15 +98,15 @@ impl HttpServers {
     }
 }
 
-/// The running servers.
+/// The running HTTP servers.
 pub struct Serving {
     to_partners: Server,
-    /// Those for operators and for other processes.
+    /// The servers for operators and for other processes.
     others: Vec<Server>,
 }
 
 impl Serving {
-    /// Returns the handle of the server for partners. The other servers stop after it.
+    /// Returns the handle of the server for partners. The other servers stop when it has stopped.
     pub fn handle(&self) -> ServerHandle {
         self.to_partners.handle()
     }
@@ -125,7 +125,7 @@ impl Serving {
         };
         let others = others.into_iter().map(async |server| {
             if let Err(failure) = server.await {
-                // Partners are still served. Without doorbell signals and replies, only latency is added.
+                // Partners are still served. Without doorbell signals and replies, requests only take longer.
                 error!("The server for operators or other processes of the bank failed: {}", chain(&failure));
             }
         });

@@ -43,7 +43,7 @@ use postonce_web::cli::workers::{self, WorkersCommand};
 use postonce_web::metrics;
 use postonce_web::process::{self, Hosting};
 
-/// Serving and posting allocate and free small pieces of memory all the time.
+/// Serving and posting allocate and free many small objects.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -174,7 +174,7 @@ async fn run(cli: Cli, matches: &ArgMatches) -> anyhow::Result<ExitCode> {
         writeln!(out, "{}", text(&document))?;
         return Ok(ExitCode::SUCCESS);
     }
-    // Texts of partners and of the store pass through it.
+    // The output contains texts of partners and of the store.
     let out = &mut PrintableOutput(out);
     if let Some(Operation::OnService(ServiceOperation::Batches(command))) = &command {
         let world: Arc<dyn World> = Arc::new(SystemWorld::new());
@@ -212,7 +212,8 @@ async fn run(cli: Cli, matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns where the web process with this configuration listens: for operators if it does, because that is without TLS.
+/// Returns where the web process with this configuration listens. Prefers the address for operators, as plain HTTP without
+/// client certificates.
 ///
 /// # Errors
 /// When every client needs a certificate, which this command does not have.
@@ -305,7 +306,7 @@ async fn run_on_bank(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Creates the service of partners, whose changes are broadcast to the running processes.
+/// Creates the partner service, which broadcasts its changes to the running processes.
 fn partner_service(bank: &Bank, network: &PeerNetwork) -> PartnerService {
     let broadcast = PartnerBroadcast::new(network, Arc::clone(&bank.world), None);
     PartnerService::new(&bank.store, Arc::clone(&bank.world), broadcast)

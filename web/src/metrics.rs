@@ -1,4 +1,4 @@
-//! Prometheus metrics. A scrape does not access the store.
+//! Prometheus metrics. Collecting them does not access the store.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -76,7 +76,7 @@ static AUDIT_ROWS_MISSING: MetricFamily = MetricFamily::gauge(
     "Administrative acts of this process that were done, but are no rows of the audit trail",
 );
 
-/// The families of a web process besides those of a worker.
+/// Metric families of a web process besides those of a worker.
 static FAMILIES: [&MetricFamily; 8] = [
     &REQUESTS,
     &DURATIONS,
@@ -88,12 +88,12 @@ static FAMILIES: [&MetricFamily; 8] = [
     &AUDIT_ROWS_MISSING,
 ];
 
-/// Number of partners that have samples of their own: each label is a time series.
+/// Maximum number of partners with a label of their own. Each label is a time series.
 const LABELLED_PARTNERS_MAX: usize = 100;
-/// The label of all other partners. It is no valid partner id.
+/// Label for all other partners. It is not a valid partner id.
 const OTHER_PARTNERS: &str = "(other)";
 
-/// Returns the families of all metrics of the service, by name.
+/// Returns all metric families of the service, sorted by name.
 pub fn families() -> Vec<MetricFamily> {
     let of_web = FAMILIES.into_iter().cloned();
     let mut families: Vec<_> = postonce_process::metrics::families().into_iter().chain(of_web).collect();
@@ -136,7 +136,7 @@ pub struct Metrics {
     meter: Arc<Meter>,
 }
 
-/// Refused requests by partner.
+/// Counts of requests over the rate limit, by partner.
 struct OverRate {
     counts: Family<PartnerLabels, Counter>,
     partners: Mutex<BTreeSet<String>>,
@@ -155,8 +155,8 @@ impl OverRate {
 }
 
 impl Metrics {
-    /// Creates metrics that start at zero, with those that each process has. `meter` has the counters of its worker, if it
-    /// has one.
+    /// Creates the metrics of a web process, including those that every process has. `meter` has the counters of the worker
+    /// in this process, if there is one.
     pub fn new(bank: &Bank, meter: &Arc<Meter>, readiness: &Arc<Readiness>) -> Self {
         let mut process = ProcessMetrics::of(bank, meter, readiness);
         let registry = process.of_bank();
@@ -185,17 +185,17 @@ impl Metrics {
         }
     }
 
-    /// Registers further metrics.
+    /// Registers additional metrics.
     pub fn register(&self, register: impl FnOnce(&mut Registry)) {
         register(self.process.lock().of_bank());
     }
 
-    /// Records when the TLS certificate expires.
+    /// Sets the expiry of the TLS certificate; `None` without a certificate.
     pub fn certificate_expires(&self, at: Option<Timestamp>) {
         *self.certificate_expires_at.lock() = at;
     }
 
-    /// Counts a request that was refused because of the rate or the shares of its partner.
+    /// Counts a request that was refused because its partner exceeded its rate or its shares.
     pub fn over_rate(&self, partner: &str) {
         self.over_rate.count(partner);
     }
@@ -209,7 +209,7 @@ impl Metrics {
         self.requests.get_or_create(&ResponseLabels { route, method, status }).inc();
     }
 
-    /// Counts a request that failed because of the service, for the recent activity of the process.
+    /// Counts a request that failed because of the service. The process reports the count in its recent activity.
     pub fn failed(&self) {
         self.meter.request_errors.add(1);
     }
@@ -236,7 +236,7 @@ impl Metrics {
     }
 }
 
-/// Collects how requests were served.
+/// Collects the counts of transactions that were posted immediately or queued.
 #[derive(Debug)]
 struct ServedCollector(Arc<ServedCounts>);
 
@@ -252,7 +252,7 @@ impl Collector for ServedCollector {
     }
 }
 
-/// Collects how many acts have no row of the audit trail.
+/// Collects the number of administrative acts that have no row in the audit trail.
 struct AuditCollector(Arc<AuditTrail>);
 
 impl fmt::Debug for AuditCollector {
@@ -267,7 +267,7 @@ impl Collector for AuditCollector {
     }
 }
 
-/// Collects when the TLS certificate in use expires; nothing without one.
+/// Collects the expiry of the TLS certificate in use; collects nothing without a certificate.
 #[derive(Debug)]
 struct CertificateCollector(Arc<Mutex<Option<Timestamp>>>);
 
@@ -278,7 +278,7 @@ impl Collector for CertificateCollector {
     }
 }
 
-/// Buckets in seconds, from a cache hit to the longest time that a client waits.
+/// Histogram with buckets in seconds, from a cache hit to the longest time that a client waits.
 fn histogram() -> Histogram {
     let bounds = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
     Histogram::new(bounds)

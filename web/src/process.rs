@@ -1,4 +1,4 @@
-//! The running service: servers, readiness, first key, and the worker if it runs in this process.
+//! The running service: HTTP servers, readiness, the first key, and the worker if it runs in this process.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -40,10 +40,11 @@ use crate::admin::service::AdminTerms;
 use crate::http_servers::{HttpServers, Serving};
 use crate::server::App;
 
-/// Number of open files besides client connections: the store, other processes, logs.
+/// Number of open files besides client connections: files of the store, connections to other processes, logs.
 const OTHER_FILES: usize = 512;
 
-/// Interval at which a process without a worker reads the gate, in case a notification and all pings were lost.
+/// Interval at which a process without a worker reads the gate. It bounds the delay when a notification and all pings are
+/// lost.
 const GATE_INTERVAL: Duration = Duration::from_secs(30 * 60);
 
 /// Where the worker runs.
@@ -56,7 +57,7 @@ pub enum Hosting {
 }
 
 impl Hosting {
-    /// What this process does with queues.
+    /// Returns how this process uses queues.
     const fn queue_use(self) -> QueueUse {
         match self {
             Self::WithWorker => QueueUse::Process,
@@ -65,8 +66,8 @@ impl Hosting {
     }
 }
 
-/// Serves until `stop` completes, then drains: it is not ready any more, accepts requests for the drain delay, and answers
-/// those that wait. Requests in progress have at most 10 s to finish.
+/// Serves until `stop` completes, then drains: the process is not ready any more, accepts requests for the drain delay, and
+/// answers requests that wait for a result. Requests in progress have at most 10 s to finish.
 ///
 /// # Errors
 /// When the configuration is not usable, or an address is already in use.
@@ -85,13 +86,13 @@ pub async fn run(
     secret_check::start(bank, network, &readiness);
     deleted_queues::watch(bank);
     if matches!(config.storage, StorageConfig::Sqlite { .. }) {
-        // This store enqueues in the transaction that accepts, where it cannot wait for the secret.
+        // SQLite enqueues in the transaction that accepts, where it cannot wait for the secret.
         bank.seal.ready(&*bank.world).await;
     }
     let servers = HttpServers::open(config)?;
     let address = advertised(config.advertise.as_ref(), servers.peer_address(), config.storage.is_embedded());
     warn_of_loopback(config, servers.peer_address());
-    // The port is known only now if it was configured as 0. No request was accepted yet.
+    // If the configured port is 0, the port is known only now. No request was accepted yet.
     bank.completions.set_reply_address(address.clone(), network.seal.clone());
     let first_key =
         FirstKey::try_new(config.bootstrap_key.as_ref(), FirstKeyPlace::of_process(&config.storage))
@@ -117,7 +118,7 @@ pub async fn run(
         establish_first_key(first_key, bank.clone(), Arc::clone(&keyring), Arc::clone(&readiness)).boxed(),
     );
     let (starter, draining) = drain();
-    // Changes of partners are sent to registered processes only, so what was read before the registration may be outdated.
+    // Changes of partners are sent to registered processes only, so partners cached before the registration may be outdated.
     let on_registered = {
         let (readiness, forget) = (Arc::clone(&readiness), forget_partner);
         move || {
@@ -144,7 +145,7 @@ pub async fn run(
     served.context("the server failed")
 }
 
-/// Creates the application as it is configured. Other processes reach this one at `address`.
+/// Creates the application for the configuration. Other processes reach this one at `address`.
 fn app(
     (bank, network, config): (&Bank, &PeerNetwork, &Config),
     (meter, gatekeeper): (&Arc<Meter>, &Arc<Gatekeeper>),
@@ -166,12 +167,12 @@ fn app(
     App { verifier, trusted_proxies, console, ..app.within(config.http) }
 }
 
-/// Waits for `stop` and then for the drain delay, in which the process is not ready and still accepts requests, and ends the
-/// waiting of requests.
+/// Waits for `stop` and then for the drain delay, during which the process is not ready but accepts requests. Then ends the
+/// waits of requests for results.
 async fn until_drain(stop: impl Future<Output = ()>, bank: &Bank, readiness: &Readiness, delay: Duration) {
     stop.await;
     if !delay.is_zero() {
-        // Until the drain, it posts and answers other processes as before.
+        // The process posts and answers other processes until the drain starts.
         readiness.lose(Part::Staying);
         info!("Not ready any more: accepting requests for another {delay:?}");
         bank.world.sleep(delay).await;
@@ -179,8 +180,7 @@ async fn until_drain(stop: impl Future<Output = ()>, bank: &Bank, readiness: &Re
     bank.completions.end_waits();
 }
 
-/// Serves until `stop` completes or the server ends, starts the draining of the process, and waits for the requests in
-/// progress.
+/// Serves until `stop` completes or the server ends, starts the drain, and waits for the requests in progress.
 async fn serve_until(
     stop: impl Future<Output = ()>,
     server: Serving,
@@ -202,8 +202,8 @@ async fn serve_until(
     }
 }
 
-/// Warns if the process serves a network but other processes can reach it only on this machine. With several
-/// machines, their workers could not send it the results that its requests wait for.
+/// Warns if the process serves a network but its address for other processes is a loopback address: workers on other
+/// machines could not send it the results that its requests wait for.
 fn warn_of_loopback(config: &Config, internal: SocketAddr) {
     let is_shared = matches!(config.storage, StorageConfig::Azure { .. }) && config.advertise.is_none();
     if is_shared && internal.ip().is_loopback() && !config.bind.ip().is_loopback() {
@@ -215,13 +215,13 @@ fn warn_of_loopback(config: &Config, internal: SocketAddr) {
     }
 }
 
-/// Raises the limit of open files to what the connections need. Each connection uses two, because the
-/// connection monitor duplicates the socket. Many systems start with a limit of 1024 although they allow more.
+/// Raises the limit of open files for `connections_max`. Each connection uses two files, because the connection monitor
+/// duplicates the socket. Many systems start with a limit of 1024 although they allow more.
 fn raise_file_limit(connections_max: usize) {
     let wanted = connections_max.saturating_mul(2).saturating_add(OTHER_FILES);
     let wanted = u64::try_from(wanted).unwrap_or(u64::MAX);
     let limits = getrlimit(Resource::Nofile);
-    // Without a limit, `None`.
+    // `None` means unlimited.
     let is_below = |limit: Option<u64>| limit.is_some_and(|limit| limit < wanted);
     if !is_below(limits.current) {
         return;
@@ -237,8 +237,8 @@ fn raise_file_limit(connections_max: usize) {
     }
 }
 
-/// Runs the worker in this process. On the embedded store it first enqueues accepted transactions without a
-/// message, which a copied or repaired file can contain.
+/// Runs the worker in this process. On the embedded store it first enqueues accepted transactions without a message, which
+/// a copied or repaired file can contain.
 async fn run_worker(
     worker: Worker,
     bank: &Bank,
@@ -261,7 +261,7 @@ async fn run_worker(
     run_registered(worker, bank, network, address, draining, on_registered).await;
 }
 
-/// Keeps a process without a worker registered, and applies the gate: the process posts requests that wait.
+/// Keeps a process without a worker registered, and applies the gate, because the process posts requests that wait.
 async fn run_without_worker(
     bank: &Bank,
     network: &PeerNetwork,
@@ -276,7 +276,7 @@ async fn run_without_worker(
     );
 }
 
-/// Establishes the first key of an empty store, and shows it if it was generated.
+/// Establishes the first key of an empty store, and prints or saves the key if it was generated.
 async fn establish_first_key(
     first_key: FirstKey,
     bank: Bank,

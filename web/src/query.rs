@@ -1,5 +1,5 @@
-//! Query parameters: their names, and how their values are read. Each operation accepts the names that the OpenAPI document
-//! lists for it. A misspelled one would otherwise be ignored, and the answer would be another than the one that was asked for.
+//! Query parameters: their names and the parsing of their values. Each operation accepts only the names that the OpenAPI
+//! document lists for it. An ignored misspelled parameter would return a result that the client did not ask for.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use crate::error::{ApiError, Code};
 
-/// The names by the template of the path and the method in lower case.
+/// Names of query parameters, by path template and lower-case method.
 type Names = BTreeMap<(String, String), BTreeSet<String>>;
 
 static NAMES: LazyLock<Names> = LazyLock::new(|| {
@@ -37,7 +37,7 @@ fn documented(document: &Value) -> Names {
     operations.map(|(path, method, operation)| ((path.clone(), method.clone()), names(operation))).collect()
 }
 
-/// Refuses query parameters that the operation does not have. Routes outside of the OpenAPI document accept all.
+/// Refuses query parameters that the operation does not have. Routes outside of the OpenAPI document accept any parameter.
 ///
 /// # Errors
 /// [`ApiError`] with status 400 and each unknown or repeated name.
@@ -68,7 +68,7 @@ pub fn refuse_unknown(request: &HttpRequest) -> Result<(), ApiError> {
     violations.finish(())
 }
 
-/// Reads the texts of the query parameters, for example into a struct with a member for each.
+/// Deserializes the query parameters as texts, for example into a struct with one field per parameter.
 ///
 /// # Errors
 /// [`ApiError`] with status 400 when the query is malformed, or a parameter occurs twice.
@@ -81,8 +81,8 @@ pub fn texts<T: DeserializeOwned>(request: &HttpRequest) -> Result<T, ApiError> 
     texts.map(Query::into_inner).map_err(|error| unreadable(&error))
 }
 
-/// Checks the percent-encoding of a query (RFC 3986, section 2.1), whose decoder takes a percent sign without digits for itself,
-/// and replaces what is not UTF-8.
+/// Checks the percent-encoding of a query (RFC 3986, section 2.1). The decoder accepts a percent sign without two digits
+/// as a literal, and replaces bytes that are not UTF-8.
 fn check_encoding(query: &str) -> Result<(), String> {
     let is_encoded = |rest: &str| {
         let digits = rest.as_bytes().first_chunk::<2>();
@@ -99,7 +99,7 @@ fn check_encoding(query: &str) -> Result<(), String> {
     decoded.map(drop).map_err(|_| "its percent-encoded bytes must be UTF-8".to_owned())
 }
 
-/// The violations that were found in query parameters.
+/// Violations found in query parameters.
 #[derive(Debug, Default)]
 pub struct Violations(Vec<Violation>);
 
@@ -109,7 +109,7 @@ impl Violations {
         self.0.push(Violation { field: name.to_owned(), message: rule.into() });
     }
 
-    /// Parses a parameter that may be absent. Adds a violation if it breaks the rule, and returns `None` then.
+    /// Parses an optional parameter. If the text breaks the rule, adds a violation and returns `None`.
     pub fn parse<T>(
         &mut self,
         name: &str,
@@ -125,7 +125,7 @@ impl Violations {
         value
     }
 
-    /// Returns the value if there are no violations.
+    /// Returns the value if no violation was added.
     ///
     /// # Errors
     /// [`ApiError`] with status 400 and every violation.

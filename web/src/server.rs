@@ -1,5 +1,5 @@
-//! The HTTP server: the state of its handlers, the actix-web application, and the listener. `main` and the
-//! tests build the same application.
+//! The HTTP server: state of the handlers, actix-web application, and listener. `main` and the tests build the same
+//! application.
 
 use std::net::TcpListener;
 use std::num::NonZeroUsize;
@@ -47,9 +47,9 @@ use crate::edge::limits::{ConcurrencyLimit, bound_heads, limit_concurrency};
 use crate::edge::observe::{Observer, observe};
 use crate::metrics::Metrics;
 
-/// Maximum time for requests in progress to finish after a shutdown, in seconds.
+/// Maximum time in seconds for requests in progress to finish after a shutdown.
 const DRAIN_S: u64 = 10;
-/// How long browsers use only TLS after a response over TLS: a year (RFC 6797).
+/// `Strict-Transport-Security` for responses over TLS: browsers use only TLS for a year (RFC 6797).
 const TLS_ONLY: &str = "max-age=31536000";
 
 /// State of the handlers, by role. A handler extracts the parts that it uses.
@@ -57,23 +57,23 @@ const TLS_ONLY: &str = "max-age=31536000";
 pub struct App {
     /// Accepts deposits and withdrawals.
     pub acceptor: Arc<Acceptor>,
-    /// Receives batches, and tells what became of them.
+    /// Receives batches and reports their results.
     pub batches: Arc<BatchService>,
-    /// Accounts, and reads of transactions.
+    /// Manages accounts and reads transactions.
     pub accounts_service: Arc<AccountService>,
     /// Reports and repairs for operators.
     pub admin: Arc<AdminService>,
-    /// The gate, which holds and releases the work.
+    /// The gate, which holds and releases all posting.
     pub gate: Arc<GateService>,
-    /// The whole bank at once.
+    /// The overview of the whole bank.
     pub overview: Arc<OverviewService>,
-    /// Look-up of API keys.
+    /// Looks up API keys.
     pub keyring: Arc<Keyring>,
-    /// Administration of partners.
+    /// Manages partners.
     pub partners: Arc<PartnerService>,
-    /// The administrative acts that were done.
+    /// The trail of administrative acts.
     pub audit: Arc<AuditTrail>,
-    /// The anchors.
+    /// The log of anchors.
     pub anchors: Arc<AnchorLog>,
     /// Readiness of the parts of the service.
     pub readiness: Arc<Readiness>,
@@ -81,35 +81,35 @@ pub struct App {
     pub metrics: Arc<Metrics>,
     /// State for calls from other processes of the bank.
     pub callee: Arc<PeerState>,
-    /// Limits of connections and requests.
+    /// Limits for connections and requests.
     pub limits: HttpLimits,
     /// Whether other processes of the bank use the same address as partners.
     pub serves_peers: bool,
-    /// The routes that are served.
+    /// Selects the routes to serve.
     pub surface: Surface,
-    /// The console, if it is served where operators are.
+    /// Settings of the console, which is served where operators are; `None` without a console.
     pub console: Option<ConsoleTerms>,
-    /// Verifier of request signatures.
+    /// Verifies request signatures.
     pub verifier: Verifier,
-    /// The signatures that are accepted once.
+    /// Records used signatures, so that each is accepted once.
     pub used_signatures: Arc<UsedSignatures>,
-    /// Rate limits.
+    /// Rate limits of partners.
     pub rates: Arc<Rates>,
-    /// The shares of the partners.
+    /// Shares of the partners in the limits of this process.
     pub shares: Arc<PartnerShares>,
-    /// The proxies that name their clients.
+    /// Proxies whose headers name the client.
     pub trusted_proxies: Arc<TrustedProxies>,
-    /// Limit of concurrent requests.
+    /// Limits the number of concurrent requests.
     pub concurrency: Arc<ConcurrencyLimit>,
     /// Records requests in traces.
     pub tracer: Arc<Tracer>,
-    /// The clock.
+    /// Clock, timers and background tasks.
     pub world: Arc<dyn World>,
 }
 
 impl App {
     /// Creates the state for a bank. `network` reaches the other processes, and `gatekeeper` applies the gate in this
-    /// one. Its worker, if it has one, reports to `meter`.
+    /// process. The worker of this process, if there is one, reports to `meter`.
     pub fn over(
         bank: &Bank,
         network: &PeerNetwork,
@@ -170,7 +170,7 @@ impl App {
         }
     }
 
-    /// Replaces the limits.
+    /// Replaces the limits, and all state that depends on them.
     #[must_use]
     pub fn within(self, limits: HttpLimits) -> Self {
         let rates = Arc::new(Rates::new(&limits, Arc::clone(&self.world)));
@@ -180,13 +180,13 @@ impl App {
     }
 }
 
-/// Builds the application: all routes and their middleware, and the console if operators are served.
+/// Builds the application: all routes with their middleware, and the console if operators are served.
 pub fn build(app: &App) -> actix_web::App<impl Application + use<>> {
     let terms = app.console.filter(|_| app.surface != Surface::Partners);
     let Some(terms) = terms else { return build_api(app) };
     let App { callee, readiness, shares, world, .. } = app.clone();
     let console = Console { terms, secret: Arc::clone(&callee.secret), readiness, shares, world };
-    // The console may read everything that the key of the operator may, wherever it is served.
+    // The console uses the key of the operator, so its API has all routes at every address.
     let api = App { surface: Surface::Everything, serves_peers: false, ..app.clone() };
     build_api(app)
         .app_data(Data::new(terms))
@@ -266,14 +266,14 @@ fn build_api(app: &App) -> actix_web::App<impl Application + use<>> {
         .wrap(from_fn(limit_concurrency))
         .wrap(from_fn(bound_heads))
         .wrap(from_fn(observe))
-        // Outside of `observe`: metrics and log use the original status, even if SOAP requires another one.
+        // Wraps `observe`: metrics and log use the original status, even if SOAP requires another one.
         .wrap(from_fn(refuse_in_format))
         .wrap(safety)
         .wrap(from_fn(track_request))
 }
 
-/// Starts the server on a bound address, over TLS if it is configured. The caller awaits the server and stops
-/// it gracefully through its handle. Signals are handled by the caller.
+/// Starts the server on a bound address, over TLS if it is configured. The caller awaits the server, handles signals, and
+/// stops the server gracefully through its handle.
 ///
 /// # Errors
 /// When the listener is not usable.

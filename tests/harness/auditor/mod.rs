@@ -1,15 +1,14 @@
-//! An independent auditor of the end-to-end tests. It records every request and every answer in plain maps,
-//! and compares the records with the bank at the end of a test.
+//! An independent auditor for the end-to-end tests. It records every request and every response in plain maps, and compares
+//! the records with the bank at the end of a test.
 //!
 //! The auditor checks the invariants of the bank without using its rules:
 //!
 //! 1. Each transaction is final once: either on the statement or among the rejected transactions.
 //! 2. Every acknowledged transaction exists with the requested content, and no other transaction exists.
-//! 3. A final answer never changes.
+//! 3. A final response never changes.
 //! 4. Sequences have no gaps, balances add up from zero, and the journal is one chain of hashes.
 //! 5. Order numbers are unique over all accounts, and their check digits are right.
-//! 6. No withdrawal exceeded the overdraft limit, and none was rejected that the account could pay at that
-//!    time.
+//! 6. No withdrawal exceeded the overdraft limit, and no withdrawal was rejected that the account could pay at that time.
 
 mod statement;
 
@@ -24,17 +23,17 @@ use statement::{RejectedTransaction, StatementLine};
 
 /// Maximum number of printed findings.
 const FINDINGS_PRINTED_MAX: usize = 20;
-/// Page size of listings, so that listings of any length are paged.
+/// Page size of listings. It is small enough that long listings have several pages.
 const LISTING_LIMIT: u32 = 250;
 
-/// The content of a request with one id, and its answers.
+/// A submission with one id: its content and its responses.
 #[derive(Debug)]
 struct SubmissionRecord {
     kind: TransactionKind,
     cents: i64,
-    /// Whether a process answered 202 or 200.
+    /// Whether a response had status 200 or 202.
     acknowledged: bool,
-    /// The first final answer.
+    /// The first final response.
     final_answer: Option<Value>,
 }
 
@@ -44,14 +43,14 @@ struct AccountRecord {
     submissions: BTreeMap<MessageId, SubmissionRecord>,
 }
 
-/// Records and audits accounts in euro that one partner uses.
+/// Records and audits accounts in euro that a single partner uses.
 #[derive(Debug, Default)]
 pub struct Auditor {
     accounts: BTreeMap<AccountKey, AccountRecord>,
     contradictions: Vec<String>,
 }
 
-/// The totals of an audit.
+/// Totals of an audit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct AuditTotals {
     /// Number of posted transactions.
@@ -67,7 +66,7 @@ impl Auditor {
         drop(self.accounts.insert(account, AccountRecord { overdraft_cents, submissions: BTreeMap::new() }));
     }
 
-    /// Records a submission before it is sent: it may be posted even if no answer arrives.
+    /// Records a submission before it is sent, because it may be posted even if no response arrives.
     pub fn sent(&mut self, account: AccountKey, id: MessageId, submission: &Submission) {
         let amount =
             submission.body.get("amount").and_then(Value::as_str).expect("a submission with an amount");
@@ -85,8 +84,8 @@ impl Auditor {
         );
     }
 
-    /// Records an answer to a submission. Only 200 and 202 are acknowledgements. Returns whether this is
-    /// the first acknowledgement.
+    /// Records a response to a submission. Only 200 and 202 are acknowledgements. Returns whether this is the first
+    /// acknowledgement.
     pub fn answered(&mut self, account: AccountKey, id: MessageId, answer: &Answer) -> bool {
         if ![200, 202].contains(&answer.status) {
             return false;
@@ -95,7 +94,7 @@ impl Auditor {
         let recorded = record.submissions.get_mut(&id).expect("a recorded submission");
         let first = !std::mem::replace(&mut recorded.acknowledged, true);
         if !answer.is_final() {
-            // Answers of different processes may arrive in any order, but a final status never changes.
+            // Responses of different processes may arrive in any order, but a final status never changes.
             return first;
         }
         match &recorded.final_answer {
@@ -115,13 +114,13 @@ impl Auditor {
         record.submissions.get_mut(&id).expect("a recorded submission").acknowledged = true;
     }
 
-    /// Whether a final answer to a submission was received. Later answers must be the same.
+    /// Returns whether a final response to a submission was received. Later responses must be equal to it.
     pub fn has_final_answer(&self, account: AccountKey, id: MessageId) -> bool {
         let recorded = self.accounts.get(&account).and_then(|record| record.submissions.get(&id));
         recorded.is_some_and(|recorded| recorded.final_answer.is_some())
     }
 
-    /// Sends a submission, and records it and its answer.
+    /// Sends a submission, and records it with its response.
     pub async fn submit(
         &mut self,
         client: &Client,
@@ -135,15 +134,15 @@ impl Auditor {
         answer
     }
 
-    /// The accounts, in order.
+    /// Returns the recorded accounts, ordered by key.
     pub fn accounts(&self) -> Vec<AccountKey> {
         self.accounts.keys().copied().collect()
     }
 
-    /// Compares the records with the bank. All work must be final.
+    /// Compares the records with the bank. All transactions must be final.
     ///
     /// # Panics
-    /// When they differ, with the findings.
+    /// When the records differ from the bank, with the findings.
     pub async fn audit(&self, client: &Client, store: &Store) -> AuditTotals {
         let (totals, mut findings) = self.compare(client, store).await;
         let count = findings.len();
@@ -167,7 +166,7 @@ impl Auditor {
     }
 }
 
-/// The state of one account in the bank.
+/// The state of one account, read from the bank.
 struct AccountSnapshot {
     account: AccountKey,
     balance: i64,
@@ -208,7 +207,7 @@ impl AccountSnapshot {
         }
     }
 
-    /// Invariants 1, 2 and 3.
+    /// Checks invariants 1, 2 and 3.
     fn check_submissions(&self, record: &AccountRecord, report: &mut impl FnMut(String)) {
         let mut seen = BTreeSet::new();
         let lines = self.lines.iter().map(|line| (line.id, line.kind, line.cents, &line.body));
@@ -238,7 +237,7 @@ impl AccountSnapshot {
         }
     }
 
-    /// Invariants 4 (sums) and 6 (limits).
+    /// Checks invariants 4 (sums) and 6 (limits).
     fn check_sums(&self, record: &AccountRecord, report: &mut impl FnMut(String)) {
         let mut running: i64 = 0;
         for (line, sequence) in self.lines.iter().zip(1_u64..) {
@@ -261,8 +260,8 @@ impl AccountSnapshot {
         }
     }
 
-    /// Invariant 6: a rejection was decided between two entries, or at the time of one; the account could
-    /// not pay with at least one of the balances around that time.
+    /// Checks invariant 6. A rejection was decided between two entries, or at the time of one, so at least one of the balances
+    /// around that time must be too low.
     fn check_rejections(&self, record: &AccountRecord, report: &mut impl FnMut(String)) {
         for rejected in self.rejections.iter().filter(|rejected| rejected.reason == "insufficient_funds") {
             let before = std::iter::once((0, i64::MIN));
@@ -279,7 +278,7 @@ impl AccountSnapshot {
         }
     }
 
-    /// Invariant 4: the chain, read directly from the store.
+    /// Checks the hash chain of invariant 4, which is read directly from the store.
     fn check_chain(&self, report: &mut impl FnMut(String)) {
         let mut previous = PageHash::GENESIS;
         let mut entries = 0;
@@ -308,7 +307,7 @@ impl AccountSnapshot {
         }
     }
 
-    /// Invariant 4: every rejection is in the journal, once.
+    /// Checks that the journal contains every rejection exactly once (invariant 4).
     fn check_rejections_of_pages(&self, report: &mut impl FnMut(String)) {
         let mut listed: BTreeSet<MessageId> = self.rejections.iter().map(|rejected| rejected.id).collect();
         for (_, id) in self.pages.iter().flat_map(JournalPage::rejected_keys) {
@@ -326,7 +325,7 @@ fn overdrawn(balance: i64, record: &AccountRecord) -> bool {
     balance.checked_add(record.overdraft_cents).expect("small sums") < 0
 }
 
-/// An amount in euro in cents, parsed without the code under test.
+/// Converts an amount in euro to cents, without the code under test.
 pub fn cents(amount: &str) -> i64 {
     let (whole, decimals) = amount.split_once('.').unwrap_or((amount, ""));
     assert!(decimals.len() <= 2, "{amount} is not in euro");

@@ -1,4 +1,4 @@
-//! One transaction as the bank reports it: a line of a statement, or a rejected transaction.
+//! A transaction as the bank reports it: a line of a statement, or a rejected transaction.
 
 use postonce_shared::testing::prelude::*;
 use serde_json::Value;
@@ -46,7 +46,7 @@ impl StatementLine {
         after.expect("small sums")
     }
 
-    /// Whether it is the same as that entry of the journal.
+    /// Returns whether the line has the same content as an entry of the journal.
     pub(super) fn is(&self, entry: &Entry) -> bool {
         self.id == entry.message
             && self.kind == entry.kind

@@ -1,4 +1,4 @@
-//! The auditor accepts a consistent account, and finds each kind of damage.
+//! The auditor accepts a consistent account, and detects each kind of damage.
 #![expect(clippy::arithmetic_side_effects, reason = "small numbers")]
 
 use postonce_shared::testing::prelude::*;
@@ -181,7 +181,7 @@ fn a_rejection_of_a_payable_withdrawal_is_found() {
     let mut wrong = snapshot();
     wrong.rejections = vec![rejected(3, "10.00", time(2))];
     finds("could be paid", &wrong, &record());
-    // Before the deposit, and after the withdrawal, 10.00 could not be paid.
+    // At these times, a balance before the deposit or after the withdrawal is below 10.00.
     for right in [time(0), time(1), time(3), time(4)] {
         let mut snapshot = snapshot();
         snapshot.rejections = vec![rejected(3, "10.00", right)];

@@ -1,4 +1,4 @@
-//! axe-core, which finds barriers in the present page, such as weak contrasts and fields without a name.
+//! axe-core, which finds accessibility problems in the current page, such as low contrast and fields without a name.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ use crate::npm::Locked;
 const AXE: Locked =
     Locked { directory: "tests/browser", why: "the tests check with axe-core whether pages are accessible" };
 
-/// Runs axe-core after its source. Without `preload`, since it would request the style sheets again.
+/// Script that runs axe-core. `preload` is disabled because it would request the style sheets again.
 const RUN: &str = "
     const examples = nodes => nodes.slice(0, 3).map(node => `${node.target.flat(9).join(' ')} ${node.html}`);
     const more = nodes => nodes.length > 3 ? ` | and ${nodes.length - 3} more` : '';
@@ -20,9 +20,9 @@ const RUN: &str = "
 ";
 
 impl Browser {
-    /// Checks the present page with all rules that axe-core enables by default, and returns a line for each rule that it
-    /// violates: the name of the rule, the impact, what to do, and the selector and the HTML of the first elements. What
-    /// axe-core cannot decide is not among them.
+    /// Checks the current page with all rules that axe-core enables by default. Returns a line for each violated rule: its name,
+    /// its impact, how to fix it, and the selector and the HTML of the first elements. Results that axe-core reports as
+    /// undecided are omitted.
     ///
     /// # Panics
     /// When axe-core is missing and cannot be installed.

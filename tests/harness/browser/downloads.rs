@@ -1,4 +1,4 @@
-//! Files that a page offers to keep.
+//! Downloads of files from a page.
 
 use std::fs;
 
@@ -6,12 +6,12 @@ use serde_json::json;
 
 use super::{Browser, done};
 
-/// The end of the names of files that are not complete.
+/// Suffix of the names of incomplete files.
 const INCOMPLETE: &str = ".crdownload";
 
 impl Browser {
-    /// Clicks on an element, as [`Self::click`] does, and waits until the file is complete to which it leads. Returns the name
-    /// under which a user finds the file, and its content.
+    /// Clicks on an element, as [`Self::click`] does, and waits until the download that it starts is complete. Returns the name
+    /// and the content of the file.
     pub async fn download(&self, css: &str) -> (String, Vec<u8>) {
         let directory = tempfile::tempdir_in(self.profile.path()).expect("a directory");
         let behavior = json!({"behavior": "allow", "downloadPath": directory.path()});

@@ -1,17 +1,17 @@
-//! What a user does with elements of a page, and sees in them.
+//! User actions on elements of a page, and their visible state.
 
 use serde_json::{Value, json};
 
 use super::webdriver::{Element, Fault};
 use super::{Browser, done, keys, text_of};
 
-/// The start of scripts whose first argument is a CSS selector: the elements that match, and those of them that are shown.
+/// Start of scripts whose first argument is a CSS selector. Defines the matching elements, and those of them that are shown.
 const MATCHING: &str = "
     const matching = [...document.querySelectorAll(arguments[0])];
     const shown = matching.filter(element => element.checkVisibility({visibilityProperty: true}));
 ";
 
-/// Sets the value of a field that a browser fills in with parts in the order of the user's language.
+/// Sets the value of a field whose browser control has parts in the order of the user's locale.
 const SET_VALUE: &str = "
     const [field, value] = arguments;
     if (!/^(color|date|datetime-local|month|range|time|week)$/.test(field.type)) return false;
@@ -22,7 +22,7 @@ const SET_VALUE: &str = "
 ";
 
 impl Browser {
-    /// Waits until an element is shown.
+    /// Waits until a matching element is shown.
     pub async fn wait_for(&self, css: &str) {
         let check = async || {
             let found = self.matching(css, "return shown.length > 0").await?;
@@ -31,7 +31,7 @@ impl Browser {
         self.until(&format!("an element {css}"), check).await;
     }
 
-    /// Waits until no such element is shown.
+    /// Waits until no matching element is shown.
     pub async fn wait_gone(&self, css: &str) {
         let check = async || {
             let found = self.matching(css, "return shown.length > 0").await?;
@@ -50,21 +50,21 @@ impl Browser {
         self.until(&format!("an element {css} with the text {needle:?}"), check).await;
     }
 
-    /// Waits for an element, and returns its text as it is rendered, trimmed. For an element that is not shown, it is the text
-    /// in the document.
+    /// Waits for an element, and returns its rendered text, trimmed. For an element that is not shown, returns its text in the
+    /// document.
     pub async fn text(&self, css: &str) -> String {
         let script = "return matching[0].innerText ?? matching[0].textContent";
         text_of(&self.when_present(css, script).await).trim().to_owned()
     }
 
-    /// The texts of all elements that match now, as [`Self::text`] gives them.
+    /// Returns the texts of all elements that match now, in the form of [`Self::text`].
     pub async fn texts(&self, css: &str) -> Vec<String> {
         let script = "return matching.map(element => element.innerText ?? element.textContent)";
         let texts = done(&format!("the texts of {css}"), self.matching(css, script).await);
         texts_of(&texts).into_iter().map(|text| text.trim().to_owned()).collect()
     }
 
-    /// The number of elements that match now, whether they are shown or not.
+    /// Returns the number of elements that match now, shown or not.
     pub async fn count(&self, css: &str) -> usize {
         let count = done(&format!("the number of {css}"), self.matching(css, "return matching.length").await);
         count.as_u64().and_then(|count| count.try_into().ok()).expect("a length is a small number")
@@ -77,8 +77,7 @@ impl Browser {
         value.as_str().map(str::to_owned)
     }
 
-    /// Clicks on an element as soon as it is shown, enabled, and not covered by another one. Waits for the page that a link or
-    /// a form leads to.
+    /// Clicks on an element as soon as it is shown, enabled, and not covered. Waits for the page that a link or a form leads to.
     pub async fn click(&self, css: &str) {
         self.act(&format!("a click on {css}"), css, async |element| {
             self.session.element(&element, "click", json!({})).await
@@ -86,7 +85,7 @@ impl Browser {
         .await;
     }
 
-    /// Replaces the text of a field by typing. The value of a date, a time, a colour or a range is set as HTML writes it,
+    /// Replaces the text of a field by typing. For a date, a time, a colour or a range, sets the value in the notation of HTML,
     /// such as `2026-01-31`.
     pub async fn fill(&self, css: &str, text: &str) {
         self.act(&format!("typing into {css}"), css, async |element| {
@@ -103,7 +102,7 @@ impl Browser {
         .await;
     }
 
-    /// Chooses the option with that value in a `<select>`.
+    /// Selects the option with this value in a `<select>`.
     pub async fn select(&self, css: &str, value: &str) {
         self.act(&format!("choosing {value:?} in {css}"), css, async |element| {
             let script = "const [list, value] = arguments;
@@ -117,7 +116,7 @@ impl Browser {
         .await;
     }
 
-    /// Moves the focus to an element, and presses a key there as [`Self::press_focused`] does.
+    /// Moves the focus to an element, and presses a key as [`Self::press_focused`] does.
     pub async fn press(&self, css: &str, key: &str) {
         self.act(&format!("the focus on {css}"), css, async |element| {
             let script = "arguments[0].focus();
@@ -128,14 +127,14 @@ impl Browser {
         self.press_focused(key).await;
     }
 
-    /// Presses a key where the focus is. The key has its name in `KeyboardEvent.key`, such as `Tab`, `Enter` or `a` (`Space` is
-    /// a space), and may follow others that are held meanwhile, as in `Shift+Tab`.
+    /// Presses a key at the focused element. The key is named as in `KeyboardEvent.key`, such as `Tab`, `Enter` or `a` (`Space`
+    /// for a space), and can follow keys that are held, as in `Shift+Tab`.
     pub async fn press_focused(&self, key: &str) {
         done(&format!("pressing {key}"), self.session.post("/actions", keys::actions(key)).await);
     }
 
-    /// Does something with an element as soon as it is shown and enabled. Repeats both until it succeeds, since the page may
-    /// replace the element in between.
+    /// Performs an action on an element as soon as it is shown and enabled. Repeats the search and the action until both succeed,
+    /// because the page may replace the element in between.
     async fn act(&self, what: &str, css: &str, action: impl AsyncFn(Element) -> Result<Value, Fault>) {
         let check = async || {
             let found = "return shown.find(element => !element.matches(':disabled')) ?? null";
@@ -147,7 +146,7 @@ impl Browser {
         self.until(what, check).await;
     }
 
-    /// Waits until elements match, and returns the result of the script.
+    /// Waits until an element matches, and returns the result of the script.
     async fn when_present(&self, css: &str, script: &str) -> Value {
         let script = format!("return matching.length ? [(() => {{ {script} }})()] : null");
         let check = async || {
@@ -157,7 +156,7 @@ impl Browser {
         self.until(&format!("an element {css}"), check).await
     }
 
-    /// The result of a script with the elements that match.
+    /// Runs a script with the elements that match now.
     async fn matching(&self, css: &str, script: &str) -> Result<Value, Fault> {
         self.session.execute(&format!("{MATCHING}{script}"), json!([css])).await
     }

@@ -1,4 +1,4 @@
-//! The device and the preferences that a page sees, and pictures of the page.
+//! Emulation of devices and user preferences, and screenshots.
 
 use std::fs;
 use std::path::Path;
@@ -9,12 +9,12 @@ use serde_json::json;
 
 use super::{Browser, done};
 
-/// Below this width a device is a mobile one.
+/// Minimum viewport width of a desktop device, in CSS pixels.
 const DESKTOP_WIDTH_MIN: u32 = 500;
 
 impl Browser {
-    /// Sets the size of the viewport in CSS pixels, for this page and the next ones. Below 500 pixels of width it is that of a
-    /// mobile device, which obeys `<meta name="viewport">`.
+    /// Sets the size of the viewport in CSS pixels, for this and later pages. Below a width of 500 pixels, emulates a mobile
+    /// device, which obeys `<meta name="viewport">`.
     pub async fn viewport(&self, width: u32, height: u32) {
         let metrics = json!({
             "width": width,
@@ -25,27 +25,27 @@ impl Browser {
         done("the viewport", self.session.cdp("Emulation.setDeviceMetricsOverride", metrics).await);
     }
 
-    /// Sets whether the user prefers a dark colour scheme, for this page and the next ones.
+    /// Sets whether the user prefers a dark colour scheme, for this and later pages.
     pub async fn color_scheme(&self, dark: bool) {
         let value = if dark { "dark" } else { "light" };
         let features = json!({"features": [{"name": "prefers-color-scheme", "value": value}]});
         done("the colour scheme", self.session.cdp("Emulation.setEmulatedMedia", features).await);
     }
 
-    /// Loads everything again for each page, as a browser does that was never here.
+    /// Disables the cache, as for the first visit of a browser.
     pub async fn without_cache(&self) {
         done("the network", self.session.cdp("Network.enable", json!({})).await);
         let disabled = json!({"cacheDisabled": true});
         done("the cache", self.session.cdp("Network.setCacheDisabled", disabled).await);
     }
 
-    /// Enables or disables the scripts of the pages that are opened from now on. [`Self::run`] works in either case.
+    /// Enables or disables scripts of pages opened from now on. [`Self::run`] works in either case.
     pub async fn scripts(&self, enabled: bool) {
         let value = json!({"value": !enabled});
         done("the scripts", self.session.cdp("Emulation.setScriptExecutionDisabled", value).await);
     }
 
-    /// Opens another tab in front of the page, which is hidden then. Its scripts keep running.
+    /// Opens another tab in front of the page, which hides the page. Its scripts keep running.
     pub async fn hide(&self) {
         done("another tab", self.session.cdp("Target.createTarget", json!({"url": "about:blank"})).await);
     }
@@ -55,7 +55,7 @@ impl Browser {
         done("the tab of the page", self.session.cdp("Page.bringToFront", json!({})).await);
     }
 
-    /// Writes a picture of the whole page, also of what is outside of the viewport, as a PNG file.
+    /// Writes a screenshot of the whole page, including the part outside of the viewport, to a PNG file.
     pub async fn screenshot(&self, path: &Path) {
         let metrics = done("the size", self.session.cdp("Page.getLayoutMetrics", json!({})).await);
         let size = &metrics["cssContentSize"];

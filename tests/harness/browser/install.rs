@@ -1,4 +1,4 @@
-//! Chromium and its WebDriver server: those of this machine, or those of Debian's packages.
+//! Chromium and its WebDriver server, from this machine or from Debian's packages.
 
 use std::env;
 use std::fs::File;
@@ -7,10 +7,9 @@ use std::time::Duration;
 
 use crate::{debian, workspace};
 
-/// Longest time for the installation.
 const INSTALL_TIME_MAX: Duration = Duration::from_secs(600);
 
-/// Installs the packages, and a font, without which no text is shown.
+/// Installs the packages, and a font, without which Chromium shows no text.
 const INSTALL: &str = "
     export DEBIAN_FRONTEND=noninteractive
     apt-get update -q
@@ -20,22 +19,22 @@ const INSTALL: &str = "
 const HINT: &str = "the tests of pages use Chromium and chromedriver, which are missing here \
                     (Debian: `apt-get install chromium chromium-driver fonts-dejavu-core`)";
 
-/// The programs, which are of the same version.
+/// The programs, both of the same version.
 #[derive(Debug, Clone)]
 pub(super) struct Programs {
     /// The browser.
     pub(super) chromium: PathBuf,
-    /// The server for WebDriver.
+    /// Its WebDriver server.
     pub(super) chromedriver: PathBuf,
 }
 
 impl Programs {
-    /// The programs of this machine. Installs them if they are missing.
+    /// Returns the programs of this machine. Installs them if they are missing.
     ///
     /// # Panics
     /// When they are missing and cannot be installed. The message says how to fix it.
     pub(super) fn get() -> Self {
-        // One process installs. Others that start meanwhile wait here, also if the first files are there already.
+        // One process installs. Others wait here, because the first files exist before the installation is complete.
         let lock_path = workspace::target_directory().join("installs-chromium.lock");
         let lock_file = File::create(&lock_path).expect("Cargo's directory can be written");
         lock_file.lock().expect("a file can be locked");
@@ -50,7 +49,7 @@ impl Programs {
     }
 }
 
-/// The first program of that name in the path.
+/// Returns the first program with this name in `PATH`.
 fn program(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     env::split_paths(&path).map(|directory| directory.join(name)).find(|program| program.is_file())

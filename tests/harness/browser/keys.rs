@@ -1,8 +1,8 @@
-//! Keys by the names that pages see in `KeyboardEvent.key`.
+//! Keys by their names in `KeyboardEvent.key`.
 
 use serde_json::{Value, json};
 
-/// Keys without a character of their own, and the code points that WebDriver uses for them.
+/// Keys without a printable character, and their WebDriver code points.
 const CODES: [(&str, char); 19] = [
     ("Alt", '\u{E00A}'),
     ("ArrowDown", '\u{E015}'),
@@ -25,10 +25,10 @@ const CODES: [(&str, char); 19] = [
     ("Tab", '\u{E004}'),
 ];
 
-/// Parameters of the WebDriver command that presses a key and releases it, if need be while others are held, as in
-/// `Shift+Tab`.
+/// Returns the parameters of the WebDriver command that presses and releases a key, optionally while other keys are held, as
+/// in `Shift+Tab`.
 pub(super) fn actions(keys: &str) -> Value {
-    // `+` is a key too.
+    // `+` is also a key.
     let names: Vec<&str> = if keys == "+" { vec![keys] } else { keys.split('+').collect() };
     let codes: Vec<String> = names.into_iter().map(|name| code(name).to_string()).collect();
     let down = codes.iter().map(|code| json!({"type": "keyDown", "value": code}));

@@ -1,12 +1,12 @@
-//! A real Chromium without a window, which is driven through WebDriver. Each one has a new profile. It connects to loopback
-//! only, and accepts every certificate.
+//! A headless Chromium, controlled through WebDriver. Each instance has a new profile, connects to loopback only, and accepts
+//! every certificate.
 //!
-//! Every method waits for its condition for up to [`WAIT_TIME_MAX`]. When that does not come true, the test fails with what was
-//! awaited, the address, the visible text and the console of the page. Elements are named by CSS selectors; where several
-//! match, the first one counts. An element is *shown* when it is rendered, wherever the page is scrolled to.
+//! Every method waits up to [`WAIT_TIME_MAX`] for its condition. A test whose condition does not come true fails with a
+//! description of it, and with the address, the visible text and the console of the page. Elements are selected by CSS
+//! selectors, and the first match counts. An element is *shown* when it is rendered, at any scroll position.
 //!
-//! The protocol is implemented [here](webdriver), as the crates for it bring a license that `deny.toml` refuses (fantoccini) or
-//! a second HTTP client (thirtyfour).
+//! The protocol is implemented in [`webdriver`], because the crates for it bring a license that `deny.toml` refuses
+//! (fantoccini) or a second HTTP client (thirtyfour).
 
 mod axe;
 mod downloads;
@@ -29,34 +29,34 @@ use install::Programs;
 pub use observations::Cookie;
 use webdriver::{Fault, Session};
 
-/// Longest time for which a method waits for its condition. The overview reads the store rarely, on Azure up to once a minute if
-/// operations had to be repeated: a change is shown after the reading that follows it, and some reading may fail.
+/// Maximum wait for a condition. The overview reads the store rarely, on Azure up to once a minute if operations had to be
+/// repeated. It shows a change after the next read, and reads can fail.
 pub const WAIT_TIME_MAX: Duration = Duration::from_secs(180);
 
-/// Longest time for the end of the processes.
+/// Maximum wait for the end of the processes.
 const END_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// Maximum number of attempts to start chromedriver.
 const CHROMEDRIVER_STARTS_MAX: usize = 5;
 
-/// Maximum number of characters of the visible text in a failure.
+/// Maximum number of characters of the visible text in a failure message.
 const TEXT_PRINTED_MAX: usize = 2000;
 
-/// Arguments of Chromium, apart from those that depend on the machine.
+/// Arguments of Chromium that do not depend on the machine.
 const ARGUMENTS: &[&str] = &[
     "--headless=new",
     "--disable-gpu",
     "--disable-dev-shm-usage",
     "--window-size=1280,900",
     "--remote-debugging-port=0",
-    // No page of its own, no question, no note about an update.
+    // No welcome page, no prompts, no update notices.
     "--no-first-run",
     "--no-default-browser-check",
     "--disable-default-apps",
     "--disable-extensions",
     "--enable-automation",
     "--password-store=basic",
-    // As few requests of its own as possible. All others fail, since no name but that of this machine is looked up.
+    // As few requests of Chromium itself as possible. The remaining ones fail, because only local names resolve.
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-domain-reliability",
@@ -65,23 +65,23 @@ const ARGUMENTS: &[&str] = &[
     "--no-pings",
     "--no-proxy-server",
     "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE localhost , EXCLUDE 127.0.0.1",
-    // Pages are tested while they are in the background, at full speed.
+    // Pages in the background run at full speed.
     "--disable-background-timer-throttling",
     "--disable-backgrounding-occluded-windows",
     "--disable-renderer-backgrounding",
-    // The same on every machine, and the viewport as wide as it is set.
+    // The same rendering on every machine, with the full width of the viewport.
     "--lang=en-US",
     "--force-color-profile=srgb",
     "--hide-scrollbars",
-    // A machine without a desktop lacks much that Chromium would report as errors.
+    // On a machine without a desktop, Chromium reports many missing parts as errors.
     "--log-level=3",
 ];
 
-/// A running Chromium with one page. Its processes end when it is dropped, or else with the test process.
+/// A running Chromium with one page. Its processes end when this value is dropped, and at the latest with the test process.
 #[derive(Debug)]
 pub struct Browser {
     session: Session,
-    /// Chromium is no child of it, since the children of a process that is killed would stay.
+    /// Not the parent of Chromium, because children of a killed process keep running.
     chromedriver: Process,
     chromium: Process,
     /// Deleted after the processes have ended.
@@ -92,7 +92,7 @@ impl Browser {
     /// Starts Chromium with an empty page. Installs it first if it is missing.
     ///
     /// # Panics
-    /// When that fails. The message says how to fix it.
+    /// When Chromium cannot be started. The message says how to fix it.
     pub async fn start() -> Self {
         let programs = Programs::get();
         let profile = TempDir::with_prefix("postonce-chromium-").expect("a directory");
@@ -110,42 +110,42 @@ impl Browser {
         Self { session, chromedriver, chromium, profile }
     }
 
-    /// The process ids of Chromium and of chromedriver.
+    /// Returns the process ids of Chromium and of chromedriver.
     pub fn pids(&self) -> [u32; 2] {
         [self.chromium.pid(), self.chromedriver.pid()]
     }
 
-    /// Opens an address, and waits until the page and what it needs are loaded.
+    /// Opens an address, and waits until the page and its resources are loaded.
     ///
     /// # Panics
-    /// When no page can be loaded. A page with a status such as 404 is one.
+    /// When no page can be loaded. A page with a status such as 404 counts as loaded.
     pub async fn open(&self, url: &str) {
         done(&format!("opening {url}"), self.session.post("/url", json!({"url": url})).await);
-        // WebDriver reports most errors of the network, but not all.
+        // WebDriver does not report every network error.
         let shown = self.run("return document.URL").await;
         assert!(!text_of(&shown).starts_with("chrome-error:"), "opening {url}: Chromium shows an error");
     }
 
-    /// The address of the present page.
+    /// Returns the address of the current page.
     pub async fn address(&self) -> String {
         text_of(&done("the address", self.session.get("/url").await))
     }
 
-    /// The document as HTML, with the changes that scripts have made.
+    /// Returns the document as HTML, including changes by scripts.
     pub async fn source(&self) -> String {
         text_of(&done("the source", self.session.get("/source").await))
     }
 
-    /// Runs the body of a function in the page, whatever its Content-Security-Policy, and even if its own scripts are
-    /// [disabled](Self::scripts). Returns the result, or that of the promise that it returns.
+    /// Runs the body of a function in the page, regardless of its Content-Security-Policy and even if scripts are
+    /// [disabled](Self::scripts). Returns the result; a promise is awaited.
     ///
     /// # Panics
-    /// When it throws.
+    /// When the function throws.
     pub async fn run(&self, script: &str) -> Value {
         done(&format!("running {script}"), self.session.execute(script, json!([])).await)
     }
 
-    /// Waits until the body of a function returns `true`. It counts as `false` if it throws.
+    /// Waits until the body of a function returns `true`. An exception counts as `false`.
     pub async fn wait_until(&self, description: &str, script: &str) {
         let check = async || {
             let result = self.session.execute(script, json!([])).await?;
@@ -154,7 +154,7 @@ impl Browser {
         self.until(description, check).await;
     }
 
-    /// Returns the result of `check` as soon as it is `Ok`. `Err` describes the current state.
+    /// Repeats `check` until it is `Ok`, and returns its result. `Err` describes the current state.
     async fn until<T>(&self, what: &str, check: impl AsyncFnMut() -> Result<T, String>) -> T {
         match wait::attempt(WAIT_TIME_MAX, check).await {
             Ok(found) => found,
@@ -165,7 +165,7 @@ impl Browser {
         }
     }
 
-    /// The page, for failures.
+    /// Describes the page, for failure messages.
     async fn described(&self) -> Result<String, Fault> {
         let address = text_of(&self.session.get("/url").await?);
         let text = text_of(&self.session.execute("return document.body?.innerText ?? ''", json!([])).await?);
@@ -180,7 +180,7 @@ impl Drop for Browser {
         for process in [&mut self.chromedriver, &mut self.chromium] {
             process.signal(Signal::Kill);
         }
-        // The processes below Chromium notice its end, and write to the profile until then.
+        // The child processes of Chromium write to the profile until they detect its end.
         let closed = || {
             let [chromedriver, chromium] =
                 [&self.chromedriver, &self.chromium].map(Process::is_output_closed);
@@ -190,13 +190,13 @@ impl Drop for Browser {
     }
 }
 
-/// The path for a screenshot with that name, in a directory of Cargo's target directory.
+/// Returns the path for a screenshot, in a directory below Cargo's target directory.
 pub fn screenshot_path(name: &str) -> PathBuf {
     workspace::target_directory().join("screenshots").join(format!("{name}.png"))
 }
 
-/// Starts chromedriver. Returns it with its port; `None` if it ends at once, because the port that it took of one version of the
-/// internet protocol is in use for the other one.
+/// Starts chromedriver, and returns it with its port. Returns `None` if it ends at once because another process uses the same
+/// port with the other IP version.
 fn start_chromedriver(launch: &Launch) -> Option<(Process, u16)> {
     let mut chromedriver = Process::start(launch);
     let started = chromedriver.wait_for_line_or_end("port of chromedriver", wait::TIMEOUT, |line| {
@@ -217,21 +217,21 @@ fn launch_of_chromium(program: &Path, profile: &Path) -> Launch {
         .arguments(ARGUMENTS)
         .arguments([format!("--user-data-dir={}", profile.display())]);
     if debian::is_root() {
-        // Its sandbox needs another user.
+        // The sandbox does not work as root.
         launch = launch.arguments(["--no-sandbox"]);
     }
-    // Caches and crash reports are not left in the user's directory.
+    // Keeps caches and crash reports out of the user's home directory.
     launch.environment.insert("HOME".to_owned(), profile.display().to_string());
     launch.hidden_prefixes = vec!["XDG_", "CHROMIUM_FLAGS"];
     launch.arguments(["about:blank"])
 }
 
-/// The result of a command that does not fail in a correct test.
+/// Returns the result of a command that does not fail in a correct test.
 fn done<T>(what: &str, result: Result<T, Fault>) -> T {
     result.unwrap_or_else(|fault| panic!("{what}: {fault}"))
 }
 
-/// A text that WebDriver or a script has returned.
+/// Returns a text from WebDriver or from a script.
 fn text_of(value: &Value) -> String {
     value.as_str().unwrap_or_else(|| panic!("a text was expected, not {value}")).to_owned()
 }

@@ -1,4 +1,4 @@
-//! What a page has done: its console, its requests, its cookies, and how fast it was shown.
+//! Observations of a page: console messages, requests, cookies, and paint times.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -6,32 +6,32 @@ use serde_json::{Value, json};
 use super::webdriver::Fault;
 use super::{Browser, done};
 
-/// A cookie that the browser keeps.
+/// A cookie in the browser.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Cookie {
-    /// Its name.
+    /// Name of the cookie.
     pub name: String,
-    /// Its value.
+    /// Value of the cookie.
     pub value: String,
-    /// The host to which it is sent, or with a leading dot the domain.
+    /// Host to which it is sent, or the domain if it starts with a dot.
     pub domain: String,
-    /// The path below which it is sent.
+    /// Path below which it is sent.
     pub path: String,
-    /// Whether scripts cannot read it.
+    /// Whether it is hidden from scripts.
     pub http_only: bool,
     /// Whether it is sent over TLS only.
     pub secure: bool,
-    /// `Strict`, `Lax` or `None`, if the server has set it.
+    /// `Strict`, `Lax` or `None`, if the server set it.
     pub same_site: Option<String>,
-    /// Whether it lasts until the browser is closed, since it has no end of its own.
+    /// Whether it is a session cookie, without an expiry.
     pub session: bool,
 }
 
 impl Browser {
-    /// What appeared in the console of the browser since the last call: errors of scripts, requests that failed or had a status
-    /// above 399, violations of the Content-Security-Policy, and what pages have logged. Each one starts with its level and
-    /// source, such as `SEVERE security:`.
+    /// Returns the console messages since the last call: errors of scripts, requests that failed or had a status above 399,
+    /// violations of the Content-Security-Policy, and log messages of pages. Each starts with its level and source, such as
+    /// `SEVERE security:`.
     pub async fn messages(&self) -> Vec<String> {
         done("the console", self.new_messages().await)
     }
@@ -46,17 +46,16 @@ impl Browser {
         Ok(entries.iter().map(line).collect())
     }
 
-    /// The requests of the present page that have been answered so far: its own first, with the address after redirects, then
-    /// those of its parts. The number of bytes is that of the answer on the network with its headers, and 0 if the answer
-    /// came from the cache or from another origin.
+    /// Returns the completed requests of the current page: first the page, with its address after redirects, then its resources.
+    /// The number is the size of the response with its headers in bytes; 0 if it came from the cache or from another origin.
     pub async fn requests(&self) -> Vec<(String, u64)> {
         let script = "return ['navigation', 'resource'].flatMap(type => performance.getEntriesByType(type))
             .map(entry => [entry.name, entry.transferSize]);";
         serde_json::from_value(self.run(script).await).expect("names and numbers")
     }
 
-    /// The time from the start of the navigation until the first text or picture of the page was shown, in milliseconds. Waits
-    /// for it.
+    /// Waits for the first contentful paint of the page, and returns its time since the start of the navigation in
+    /// milliseconds.
     #[expect(clippy::disallowed_types, reason = "a time that the browser has measured, and not money")]
     pub async fn first_contentful_paint_ms(&self) -> f64 {
         let script =
@@ -68,7 +67,7 @@ impl Browser {
         self.until("the first contentful paint", check).await
     }
 
-    /// All cookies, of whatever host and path.
+    /// Returns all cookies, of every host and path.
     pub async fn cookies(&self) -> Vec<Cookie> {
         let mut found = done("the cookies", self.session.cdp("Storage.getCookies", json!({})).await);
         serde_json::from_value(found["cookies"].take()).expect("a list of cookies")

@@ -1,4 +1,4 @@
-//! The WebDriver protocol, as far as the tests need it: a session is a path below which every command is a request with JSON.
+//! The parts of the WebDriver protocol that the tests need. A session is a path, and every command is a JSON request below it.
 //! [`Session::cdp`] gives access to the Chrome DevTools Protocol.
 
 use std::fmt;
@@ -7,15 +7,15 @@ use std::time::Duration;
 use reqwest::{Client, RequestBuilder};
 use serde_json::{Value, json};
 
-/// The member of a JSON object that contains the reference to an element.
+/// Member of a JSON object that contains the reference to an element.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 
-/// Longest time for loading a page, and for a script.
+/// Maximum time to load a page or to run a script.
 const COMMAND_TIME_MAX: Duration = Duration::from_secs(60);
-/// Longest time of a request. Longer than that of a command, so that the WebDriver server reports what takes too long.
+/// Maximum time of a request. It exceeds the time of a command, so that the WebDriver server reports timeouts.
 const REQUEST_TIME_MAX: Duration = Duration::from_secs(90);
 
-/// A command that failed.
+/// Error of a failed command.
 #[derive(Debug, Clone)]
 pub(super) struct Fault(String);
 
@@ -67,17 +67,17 @@ impl Session {
         Ok(session)
     }
 
-    /// A command without parameters that reads something.
+    /// Executes a command without parameters.
     pub(super) async fn get(&self, command: &str) -> Result<Value, Fault> {
         value_of(self.http.get(format!("{}{command}", self.url))).await
     }
 
-    /// A command with parameters.
+    /// Executes a command with parameters.
     pub(super) async fn post(&self, command: &str, parameters: Value) -> Result<Value, Fault> {
         value_of(self.http.post(format!("{}{command}", self.url)).json(&parameters)).await
     }
 
-    /// A command for an element.
+    /// Executes a command on an element.
     pub(super) async fn element(
         &self,
         element: &Element,
@@ -87,29 +87,28 @@ impl Session {
         self.post(&format!("/element/{}/{command}", element.0), parameters).await
     }
 
-    /// Runs the body of a function with these `arguments` in the page. Returns its result, or that of the promise that it
-    /// returns.
+    /// Runs the body of a function with these `arguments` in the page. Returns the result; a promise is awaited.
     pub(super) async fn execute(&self, script: &str, arguments: Value) -> Result<Value, Fault> {
         self.post("/execute/sync", json!({"script": script, "args": arguments})).await
     }
 
-    /// A method of the Chrome DevTools Protocol.
+    /// Calls a method of the Chrome DevTools Protocol.
     pub(super) async fn cdp(&self, method: &str, parameters: Value) -> Result<Value, Fault> {
         self.post("/goog/cdp/execute", json!({"cmd": method, "params": parameters})).await
     }
 }
 
-/// A reference to an element of the present page.
+/// A reference to an element of the current page.
 #[derive(Debug, Clone)]
 pub(super) struct Element(String);
 
 impl Element {
-    /// The element that a script has returned.
+    /// Parses an element that a script returned.
     pub(super) fn of(value: &Value) -> Option<Self> {
         Some(Self(value[ELEMENT].as_str()?.to_owned()))
     }
 
-    /// As an argument of a script.
+    /// Returns the reference as an argument of a script.
     pub(super) fn argument(&self) -> Value {
         json!({ELEMENT: self.0})
     }
@@ -123,7 +122,7 @@ async fn value_of(request: RequestBuilder) -> Result<Value, Fault> {
     if succeeded {
         return Ok(value);
     }
-    // The lines after the first one name versions of the programs.
+    // Later lines contain versions of the programs.
     let message = value["message"].as_str().unwrap_or_default().lines().next().unwrap_or_default();
     Err(Fault(message.to_owned()))
 }

@@ -1,4 +1,4 @@
-//! Counts the transactions that web processes post or reject at once.
+//! Counts the transactions that web processes post or reject immediately.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,9 +10,9 @@ use super::process_group::ProcessGroup;
 use super::results::RunResults;
 use crate::prelude::*;
 
-/// How often the counters are read. What a process posts between the last read and its end is not counted.
+/// Interval of reads of the counters. Transactions between the last read and the end of a process are not counted.
 const READ_INTERVAL: Duration = Duration::from_millis(100);
-/// Longest wait for one answer. A suspended process gives none.
+/// Maximum wait for one response. A suspended process does not respond.
 const READ_TIME_MAX: Duration = Duration::from_millis(500);
 
 /// Reads the counters of all web processes until the run ends.
@@ -20,7 +20,7 @@ pub async fn count(processes: &ProcessGroup, key: &str, phase: &CurrentPhase, re
     let mut probes: BTreeMap<String, (ProcessProbe, u64)> = BTreeMap::new();
     while !phase.has_ended() {
         let addresses = processes.addresses();
-        // A process that starts again has another address, and counters that start at zero.
+        // A restarted process has another address, and counters that start at zero.
         probes.retain(|address, _| addresses.contains(address));
         for address in addresses {
             let probe = || (ProcessProbe::with_key(&address, key), 0);

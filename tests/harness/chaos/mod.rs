@@ -1,17 +1,16 @@
-//! Chaos tests: real processes on a real store are killed at random and started again. A proxy in front of
-//! the storage loses, delays, repeats and refuses requests. Partners retry until they have an answer. A run
-//! has three phases:
+//! Chaos tests: real processes on a real store are killed at random and restarted. A proxy in front of the storage loses,
+//! delays, repeats and refuses requests. Partners retry until they have a response. A run has three phases:
 //!
-//! 1. **Faults.** Processes are killed (SIGKILL), also several at once, suspended for longer than their
-//!    leases, or drained. Requests to Azurite have [`StorageFault`]s. Another connection holds the lock of
-//!    the SQLite file. An operator holds and releases the gate.
-//! 2. **Recovery.** No more faults. Every open request gets its answer, and everything that was
-//!    acknowledged becomes final within a deadline.
+//! 1. **Faults.** Processes are killed (SIGKILL), sometimes several at once, suspended for longer than their leases, or
+//!    drained. Requests to Azurite have [`StorageFault`]s. Another connection holds the lock of the SQLite file. An operator
+//!    holds and releases the gate.
+//! 2. **Recovery.** No more faults. Every open request gets its response, and every acknowledged transaction becomes final
+//!    within a deadline.
 //! 3. **Audit.** The auditor compares its own records with the bank, to the cent, and the results of batches with the rows of
 //!    their items.
 //!
-//! The seed decides which processes are killed and when, which requests fail, and what partners send. Real
-//! processes have their own timing, so a seed repeats a kind of run and not the exact run.
+//! The seed determines which processes are killed and when, which requests fail, and what partners send. Real processes have
+//! their own timing, so a seed does not reproduce the exact run.
 
 pub mod retrying_client;
 
@@ -51,66 +50,65 @@ use report::Report;
 use results::{ProcessKind, RunResults};
 use retrying_client::RetryingClient;
 
-/// Longest time for all processes to be ready after the faults stop.
+/// Maximum time until all processes are ready after the last fault.
 const READY_TIME_MAX: Duration = Duration::from_secs(60);
-/// Longest time for the queues to become empty after that. A message waits until it is known that the processes that were
-/// killed during its attempts have ended: their entries become stale after 36 minutes.
+/// Maximum time until the queues are empty after that. A message waits until the end of the processes that were killed during
+/// its attempts is known: their registry entries become stale after 36 minutes.
 const EMPTY_TIME_MAX: Duration = Duration::from_secs(40 * 60);
-/// Longest time for everything to become final after that.
+/// Maximum time until all transactions are final after that.
 const FINAL_TIME_MAX: Duration = Duration::from_secs(120);
-/// How often the counts are reported.
 const REPORT_INTERVAL: Duration = Duration::from_millis(250);
-/// The starts of the reasons of dead letters that are caused by kills only: of single requests, and of batches.
+/// Prefixes of the reasons of dead letters that only kills cause: for single requests, and for batches.
 const KILLED_TOO_OFTEN: [&str; 2] =
     ["5 processes ended while they posted it alone", "5 processes ended while they handled message "];
 
-/// Number of seeds that are used for faults.
+/// Number of seeds for tasks that inject faults.
 const SEEDS_OF_FAULTS: usize = 4;
 
-/// The batches of a run, which begin during the first half of the fault phase.
+/// The batches of a run, which start during the first half of the fault phase.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct BatchPlan {
     /// Number of batches.
     pub batches: u32,
-    /// Number of items of each.
+    /// Number of items of each batch.
     pub items: usize,
 }
 
 /// The configuration of a run.
 #[derive(Debug, Clone)]
 pub struct ChaosConfig {
-    /// The store.
+    /// The store of the bank.
     pub store_kind: StoreKind,
     /// The seed of all random decisions.
     pub seed: u64,
-    /// Shortest duration of the fault phase.
+    /// Minimum duration of the fault phase.
     pub duration: Duration,
-    /// The fault phase lasts until that many processes were killed.
+    /// Minimum number of kills. The fault phase continues until it is reached.
     pub kills_min: u64,
-    /// And until every kind of fault that the store can have has occurred, and every kind of outcome.
+    /// Whether the fault phase continues until every kind of fault of the store and every kind of outcome has occurred.
     pub every_kind: bool,
-    /// Longest duration of the fault phase, even if a condition is not met.
+    /// Maximum duration of the fault phase, even if a condition is not met.
     pub duration_max: Duration,
     /// Number of concurrent partners.
     pub partners: usize,
-    /// The batches that they send.
+    /// The batches that the partners send.
     pub batches: BatchPlan,
-    /// The processes.
+    /// The processes of the bank.
     pub processes: Vec<ProcessSpec>,
-    /// The kind of processes to kill, or all.
+    /// The kind of processes to kill; `None` for all kinds.
     pub killed_kind: Option<ProcessKind>,
-    /// The visibility timeout of received messages, in seconds. If it is short, what a killed process had received is
-    /// tried again soon; a slow storage needs a longer one.
+    /// Visibility timeout of received messages, in seconds. With a short one, messages of a killed process are retried soon; a
+    /// slow storage needs a longer one.
     pub visibility_timeout_s: u32,
-    /// Whether to inject other faults than kills: in the storage, at the gate, and suspensions.
+    /// Whether to inject faults other than kills: in the storage, at the gate, and suspensions.
     pub every_fault: bool,
 }
 
 impl ChaosConfig {
-    /// Two web and two worker processes on that store, every kind of fault, and no batches.
+    /// Returns a configuration with two web and two worker processes, every kind of fault, and no batches.
     pub fn on(store_kind: StoreKind, seed: u64, duration: Duration) -> Self {
         let first = match store_kind {
-            // As on one machine, where a web process hosts a worker by default.
+            // On one machine a web process hosts a worker by default.
             StoreKind::Sqlite => ProcessSpec::web_with_worker(),
             StoreKind::Azurite => ProcessSpec::web(),
         };
@@ -130,13 +128,13 @@ impl ChaosConfig {
         }
     }
 
-    /// Runs it. `show` is called a few times a second with a report.
+    /// Runs the test. `show` is called with a report several times a second.
     pub async fn run(self, show: impl Fn(&Report)) -> Report {
         Run::prepare(self).await.through(show).await
     }
 }
 
-/// A run under way.
+/// A run in progress.
 struct Run {
     config: ChaosConfig,
     bank: Scenario,
@@ -154,7 +152,7 @@ impl Run {
     async fn prepare(config: ChaosConfig) -> Self {
         let mut rng = StdRng::seed_from_u64(config.seed);
         let faults = Arc::new(FaultInjector::new(rng.random()));
-        // A killed process rings no other process when its leases end, so safety polls must be frequent.
+        // A killed process does not ring others when its leases end, so safety polls must be frequent.
         let plan = Plan::on(config.store_kind)
             .processes(0, 0)
             .receipts(config.visibility_timeout_s, 5)
@@ -207,7 +205,7 @@ impl Run {
         self.report()
     }
 
-    /// Phase 1, until its conditions are met and the last requests of the partners have answers.
+    /// Runs phase 1, until its conditions are met and the last requests of the partners have responses.
     async fn fault_phase(&self, seeds: &[u64]) {
         let Self { config, processes, phase, results, .. } = self;
         let client = RetryingClient::new(self.bank.key(), processes, results);
@@ -266,7 +264,7 @@ impl Run {
         self.bank.settings.get("POSTONCE_STORAGE")?.strip_prefix("sqlite:").map(PathBuf::from)
     }
 
-    /// Phase 2.
+    /// Runs phase 2.
     async fn recovery_phase(&self) {
         self.until("every process is ready", READY_TIME_MAX, async || self.readiness().await).await;
         self.until("the queues are empty", EMPTY_TIME_MAX, async || self.depth().await).await;
@@ -280,13 +278,13 @@ impl Run {
                 .await;
         }
         if let Some(proxies) = &self.proxies {
-            // While batches are posted there are always requests. Late ones may have sent messages again.
+            // There are always requests while batches are posted. Late requests may have sent messages again.
             proxies.until_idle().await;
             self.until("the queues are empty at the end", EMPTY_TIME_MAX, async || self.depth().await).await;
         }
     }
 
-    /// Replays dead letters of attempts that were killed; any other dead letter is a finding.
+    /// Replays dead letters whose attempts were killed. Any other dead letter is a finding.
     async fn replay_letters(&self) -> u64 {
         let Some(client) = self.client() else { return 0 };
         let mut replayed = 0_u64;
@@ -308,7 +306,7 @@ impl Run {
         replayed
     }
 
-    /// Phase 3.
+    /// Runs phase 3.
     async fn audit_phase(&self) {
         let Some(client) = self.client() else { return };
         let auditor = self.records.auditor.take();
@@ -362,7 +360,7 @@ impl Run {
         Some(Client::new(&address, self.bank.key()))
     }
 
-    /// Waits for a condition; a missed deadline is a finding.
+    /// Waits for a condition. A missed deadline is a finding.
     async fn until(&self, what: &str, within: Duration, mut check: impl AsyncFnMut() -> Result<(), String>) {
         let since = Stopwatch::start();
         loop {
@@ -390,7 +388,7 @@ impl Run {
     }
 }
 
-/// The problems that SQLite finds in the file.
+/// Returns the problems that SQLite finds in the file.
 fn integrity(file: &Path) -> Vec<String> {
     let connection = Connection::open_with_flags(file, OpenFlags::SQLITE_OPEN_READ_WRITE);
     let connection = connection.expect("the file can be opened");

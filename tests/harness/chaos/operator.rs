@@ -1,4 +1,4 @@
-//! An operator that holds the gate now and then, and releases it soon.
+//! An operator that repeatedly holds the gate and releases it shortly afterwards.
 
 use std::time::Duration;
 
@@ -12,11 +12,11 @@ use super::results::RunResults;
 use super::retrying_client::RetryingClient;
 use crate::prelude::*;
 
-/// Pause between two holds of the gate, and the duration of a hold, in milliseconds.
+/// Pause between two holds of the gate, and duration of a hold, in milliseconds.
 const PAUSE_MS: std::ops::Range<u64> = 2_000..9_000;
 const HELD_MS: std::ops::Range<u64> = 100..1_500;
 
-/// Holds and releases the gate while the run injects faults; at the end the gate is released.
+/// Holds and releases the gate during the fault phase. At the end the gate is released.
 pub async fn hold_and_release(
     client: &RetryingClient<'_>,
     phase: &CurrentPhase,

@@ -2,18 +2,17 @@
 
 use std::cell::Cell;
 
-/// The phases of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// Faults occur, and partners send new requests.
+    /// Faults are injected, and partners send new requests.
     Faults,
-    /// No more faults and no new requests; open work is finished.
+    /// No more faults and no new requests; open requests are completed.
     Recovery,
     /// The run has ended.
     Ended,
 }
 
-/// The current phase.
+/// The current phase, which all tasks read.
 #[derive(Debug)]
 pub struct CurrentPhase(Cell<Phase>);
 
@@ -24,12 +23,12 @@ impl Default for CurrentPhase {
 }
 
 impl CurrentPhase {
-    /// Whether faults occur.
+    /// Returns whether faults are injected.
     pub fn has_faults(&self) -> bool {
         self.0.get() == Phase::Faults
     }
 
-    /// Whether the run has ended.
+    /// Returns whether the run has ended.
     pub fn has_ended(&self) -> bool {
         self.0.get() == Phase::Ended
     }

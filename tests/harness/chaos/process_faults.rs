@@ -1,5 +1,5 @@
-//! Process faults: kills one process or several at once, suspends one for longer than its leases, or drains
-//! it. On SQLite another connection also holds the lock of the file for some time.
+//! Process faults: kills one process or several at once, suspends a process for longer than its leases, or drains it. On
+//! SQLite, another connection also holds the lock of the file for some time.
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,17 +15,17 @@ use crate::wait;
 
 /// Pause between two kills, in milliseconds.
 const KILL_PAUSE_MS: std::ops::Range<u64> = 400..1_300;
-/// How long a process is suspended, in milliseconds: longer than a lease.
+/// Duration of a suspension in milliseconds, longer than a lease.
 const SUSPENSION_MS: std::ops::Range<u64> = 2_300..4_500;
 /// Pause between two suspensions, in milliseconds.
 const SUSPENSION_PAUSE_MS: std::ops::Range<u64> = 500..4_000;
-/// Pause between two times at which the lock is held, and for how long, in milliseconds. A process waits
-/// about five seconds for the lock before it reports that the store is unavailable.
+/// Pause between two holds of the lock, and short and long duration of a hold, in milliseconds. A process waits about five
+/// seconds for the lock before it reports that the store is unavailable.
 const LOCK_PAUSE_MS: std::ops::Range<u64> = 2_000..8_000;
 const LOCK_SHORT_MS: std::ops::Range<u64> = 50..1_500;
 const LOCK_LONG_MS: std::ops::Range<u64> = 5_200..6_500;
 
-/// Kills processes of that kind, or of any kind, while the run injects faults.
+/// Kills processes of one kind, or of any kind, during the fault phase.
 pub async fn kill_processes(
     processes: &ProcessGroup,
     phase: &CurrentPhase,
@@ -56,7 +56,7 @@ pub async fn kill_processes(
     }
 }
 
-/// Suspends one process after the other. A resumed process still holds old leases. Some processes are
+/// Suspends processes one after the other. A resumed process still believes that it holds old leases. Some processes are
 /// drained instead, as in a rolling upgrade.
 pub async fn suspend_and_drain(
     processes: &ProcessGroup,
@@ -80,16 +80,16 @@ pub async fn suspend_and_drain(
     }
 }
 
-/// Holds the write lock of the file now and then, as a backup or an operator could.
+/// Repeatedly holds the write lock of the file, as a backup or an operator could.
 pub async fn hold_lock(file: &Path, phase: &CurrentPhase, results: &RunResults, seed: u64) {
     let mut rng = StdRng::seed_from_u64(seed);
     while phase.has_faults() {
         wait::pass(milliseconds(&mut rng, LOCK_PAUSE_MS)).await;
-        // Opened every time: before the first process has started there is no file.
+        // Opened each time, because the file does not exist before the first process has started.
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE;
         let Ok(connection) = Connection::open_with_flags(file, flags) else { continue };
         drop(connection.busy_timeout(Duration::ZERO));
-        // While processes write, the lock is free only for moments.
+        // While processes write, the lock is rarely free.
         let mut held = false;
         for _ in 0..200 {
             held = connection.execute_batch("BEGIN IMMEDIATE").is_ok();

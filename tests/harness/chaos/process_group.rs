@@ -1,6 +1,6 @@
-//! The processes of a run. Each has a slot, is killed many times, and is started again.
+//! The processes of a run. Each process has a slot, is killed many times, and is restarted.
 //!
-//! A process that ends without a signal is a finding, and so is one that panicked.
+//! A process that ends without a signal, or that panics, is a finding.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -17,70 +17,69 @@ use crate::prelude::*;
 use crate::process::{Launch, Process, Signal};
 use crate::service::{self, DRAIN_TIME_MAX, Settings};
 
-/// How often the processes are polled.
+/// Interval at which the processes are polled.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// Longest time until a killed process is started again, in milliseconds.
+/// Maximum time until a killed process is restarted, in milliseconds.
 const DOWN_MS_MAX: u64 = 1_000;
-/// Number of last log lines in a finding.
+/// Number of last log lines to include in a finding.
 const LINES_REPORTED: usize = 15;
 /// Part of the log line of a panic, from the panic hook or from the worker.
 const PANIC: &str = " panicked";
 
-/// What runs in a slot.
+/// The program of a slot.
 #[derive(Debug, Clone)]
 pub struct ProcessSpec {
     /// The kind of process.
     pub kind: ProcessKind,
-    /// The program.
+    /// The executable.
     pub binary: Binary,
-    /// The arguments.
+    /// Its arguments.
     pub arguments: Vec<&'static str>,
 }
 
 impl ProcessSpec {
-    /// A web process that hosts no worker.
+    /// Returns a web process that hosts no worker.
     pub fn web() -> Self {
         Self { kind: ProcessKind::Web, binary: Binary::Web, arguments: vec!["--no-worker"] }
     }
 
-    /// A web process that hosts a worker.
+    /// Returns a web process that hosts a worker.
     pub fn web_with_worker() -> Self {
         Self { arguments: vec!["--with-worker"], ..Self::web() }
     }
 
-    /// A faulty worker, which deletes messages before their work is committed.
+    /// Returns a faulty worker, which deletes messages before their work is committed.
     pub fn early_deleting_worker() -> Self {
         Self { kind: ProcessKind::Worker, binary: Binary::CrashingWorker, arguments: vec![DELETES_EARLY] }
     }
 
-    /// A worker process.
+    /// Returns a worker process.
     pub const fn worker() -> Self {
         Self { kind: ProcessKind::Worker, binary: Binary::Worker, arguments: Vec::new() }
     }
 }
 
-/// One slot.
 #[derive(Debug)]
 struct ProcessSlot {
     name: String,
     spec: ProcessSpec,
     launch: Launch,
     process: Option<Process>,
-    /// The address on which it listens, once it is known.
+    /// The address at which it listens, once it is known.
     address: Option<String>,
     state: SlotState,
 }
 
-/// What was done to the process of a slot.
+/// What the test did to the process of a slot.
 #[derive(Debug)]
 enum SlotState {
-    /// Nothing: it must run.
+    /// Nothing. The process must be running.
     Running,
-    /// It was suspended.
+    /// Suspended it.
     Suspended,
-    /// It was sent SIGTERM, that long ago.
+    /// Sent it SIGTERM, at the start of the stopwatch.
     Draining(Stopwatch),
-    /// It was sent SIGKILL.
+    /// Sent it SIGKILL.
     Killed,
 }
 
@@ -92,7 +91,7 @@ pub struct ProcessGroup {
 }
 
 impl ProcessGroup {
-    /// Slots for these processes; none is started yet.
+    /// Creates slots for these processes, without starting them.
     pub fn new(specs: &[ProcessSpec], settings: &Settings, directory: &Path, results: &RunResults) -> Self {
         let slot = |(number, spec): (usize, &ProcessSpec)| {
             let name = format!("{} {}", spec.binary.name(), number.saturating_add(1));
@@ -141,7 +140,7 @@ impl ProcessGroup {
         }
     }
 
-    /// The slots with a running, undisturbed process of that kind, or of any kind.
+    /// Returns the slots with a running, undisturbed process of one kind, or of any kind.
     pub fn running(&self, kind: Option<ProcessKind>) -> Vec<usize> {
         let runs = |slot: &RefCell<ProcessSlot>| {
             let slot = slot.borrow();
@@ -152,7 +151,7 @@ impl ProcessGroup {
         self.slots.iter().enumerate().filter(|(_, slot)| runs(slot)).map(|(number, _)| number).collect()
     }
 
-    /// Sends SIGKILL to a running process. Returns whether there was one.
+    /// Sends SIGKILL to a running process. Returns whether a process was running.
     pub fn kill(&self, slot: usize) -> bool {
         let killed = self.signal(slot, Signal::Kill, SlotState::Killed);
         if let Some(kind) = killed {
@@ -169,7 +168,7 @@ impl ProcessGroup {
         }
     }
 
-    /// Suspends the process for that long. Returns whether there was one, and it was resumed.
+    /// Suspends a running process. Returns whether it was suspended and then resumed.
     pub async fn suspend(&self, slot: usize, duration: Duration) -> bool {
         if self.signal(slot, Signal::Stop, SlotState::Suspended).is_none() {
             return false;
@@ -183,7 +182,7 @@ impl ProcessGroup {
         true
     }
 
-    /// Sends a signal to a running, undisturbed process. Returns its kind.
+    /// Sends a signal to a running, undisturbed process. Returns the kind of the process.
     fn signal(&self, slot: usize, signal: Signal, state: SlotState) -> Option<ProcessKind> {
         let mut slot = self.slots.get(slot)?.borrow_mut();
         if !matches!(slot.state, SlotState::Running) {
@@ -195,7 +194,7 @@ impl ProcessGroup {
         }
         process.signal(signal);
         match state {
-            // Clients detect by themselves that the process does not answer.
+            // Clients detect that the process does not respond.
             SlotState::Suspended | SlotState::Running => {}
             SlotState::Draining(_) | SlotState::Killed => slot.address = None,
         }
@@ -203,13 +202,13 @@ impl ProcessGroup {
         Some(slot.spec.kind)
     }
 
-    /// The addresses of the web processes that listen.
+    /// Returns the addresses of the web processes that listen.
     pub fn addresses(&self) -> Vec<String> {
         let webs = self.slots.iter().map(RefCell::borrow).filter(|slot| slot.spec.kind == ProcessKind::Web);
         webs.filter_map(|slot| slot.address.clone()).collect()
     }
 
-    /// The addresses of all serving processes, by name; `None` where a process does not listen yet.
+    /// Returns the names and addresses of all serving processes; `None` for a process that does not listen yet.
     pub fn all_addresses(&self) -> Vec<(String, Option<String>)> {
         let slots = self.slots.iter().map(RefCell::borrow).filter(|slot| slot.spec.binary.serves());
         slots.map(|slot| (slot.name.clone(), slot.address.clone())).collect()
@@ -261,7 +260,7 @@ impl ProcessSlot {
     }
 }
 
-/// The last lines of a log.
+/// Returns the last lines of a log.
 fn last(lines: &[String]) -> String {
     lines.get(lines.len().saturating_sub(LINES_REPORTED)..).unwrap_or_default().join("\n")
 }

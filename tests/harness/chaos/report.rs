@@ -12,29 +12,29 @@ use crate::storage_proxy::storage_fault::StorageFault;
 /// The counts and findings of a run, so far or at its end.
 #[derive(Debug, Clone)]
 pub struct Report {
-    /// The store.
+    /// The store of the run.
     pub store_kind: StoreKind,
-    /// The seed.
+    /// The seed of the run.
     pub seed: u64,
     /// The duration so far.
     pub elapsed: Duration,
     /// The counts of processes and partners.
     pub counts: Counts,
-    /// Requests to the storage, through the proxies, by service.
+    /// Requests to the storage through the proxies, by service.
     pub requests: BTreeMap<Service, u64>,
-    /// The faults of these requests.
+    /// Faults injected into these requests.
     pub faults: BTreeMap<StorageFault, u64>,
     /// The findings.
     pub findings: Vec<String>,
 }
 
 impl Report {
-    /// The number of requests to the storage with a fault.
+    /// Returns the number of requests to the storage with a fault.
     pub fn storage_fault_count(&self) -> u64 {
         self.faults.values().sum()
     }
 
-    /// One line that shows the progress.
+    /// Returns the progress as one line.
     pub fn line(&self) -> String {
         let Counts { transactions, .. } = self.counts;
         format!(
@@ -46,7 +46,6 @@ impl Report {
         )
     }
 
-    /// Writes the faults of the storage.
     fn write_storage(&self, locks_held: u64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.store_kind == StoreKind::Sqlite {
             return writeln!(f, "  storage       another connection held the lock {locks_held} times");

@@ -1,4 +1,4 @@
-//! The counts and findings of a run. Clones share them.
+//! The counts and findings of a run, which clones share.
 
 use std::sync::Arc;
 
@@ -15,58 +15,57 @@ pub enum ProcessKind {
     Worker,
 }
 
-/// The counts.
+/// Counts of a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Web processes that were killed.
+    /// Killed web processes.
     pub webs_killed: u64,
-    /// Worker processes that were killed.
+    /// Killed worker processes.
     pub workers_killed: u64,
-    /// How often more than one process was killed at once.
+    /// Times that several processes were killed at once.
     pub killed_together: u64,
-    /// Processes that were sent SIGTERM, drained, and exited with 0.
+    /// Processes that drained after SIGTERM, and exited with 0.
     pub drained: u64,
-    /// Processes that were started again.
+    /// Restarted processes.
     pub restarts: u64,
-    /// Processes that were suspended for longer than their leases.
+    /// Suspensions of a process for longer than its leases.
     pub suspensions: u64,
-    /// How often another connection held the lock of the file.
+    /// Times that another connection held the lock of the file.
     pub locks_held: u64,
-    /// How often an operator held and released the gate.
+    /// Times that an operator held and released the gate.
     pub gates_held: u64,
-    /// Accounts that were opened.
+    /// Opened accounts.
     pub accounts: u64,
-    /// Transactions that were acknowledged.
+    /// Acknowledged transactions.
     pub transactions: u64,
-    /// Transactions that were acknowledged first to a client that waited.
+    /// Transactions first acknowledged to a client that waited.
     pub waited: u64,
-    /// Transactions that web processes posted or rejected at once. What a process did shortly before it was killed is
-    /// not counted.
+    /// Transactions that web processes posted or rejected immediately. Those shortly before a kill are not counted.
     pub posted_at_once: u64,
-    /// Transactions that were posted, by the audit.
+    /// Posted transactions, by the audit.
     pub posted: u64,
-    /// Transactions that were rejected, by the audit.
+    /// Rejected transactions, by the audit.
     pub rejected: u64,
-    /// Requests of partners that were answered with 503 and sent again.
+    /// Requests of partners that got 503 and were sent again.
     pub unavailable: u64,
-    /// Requests of partners that got no answer and were sent again.
+    /// Requests of partners that got no response and were sent again.
     pub unanswered: u64,
-    /// Requests that were repeated with the same content.
+    /// Requests repeated with the same content.
     pub replays: u64,
     /// Requests that had to be refused, and were.
     pub refusals: u64,
-    /// Transactions and statements that were read during the fault phase.
+    /// Reads of transactions and statements during the fault phase.
     pub reads: u64,
-    /// Batches that were acknowledged.
+    /// Acknowledged batches.
     pub batches: u64,
     /// Items of batches whose results were read.
     pub batch_items: u64,
-    /// Dead letters of attempts that were killed too often, and that were replayed.
+    /// Replayed dead letters, whose attempts were killed too often.
     pub replayed_letters: u64,
 }
 
 impl Counts {
-    /// Processes that were killed.
+    /// Returns the number of killed processes.
     pub const fn kills(&self) -> u64 {
         self.webs_killed.saturating_add(self.workers_killed)
     }
@@ -78,12 +77,12 @@ struct State {
     findings: Vec<String>,
 }
 
-/// Counts and findings of one run.
+/// Shared counts and findings of one run.
 #[derive(Debug, Clone, Default)]
 pub struct RunResults(Arc<Mutex<State>>);
 
 impl RunResults {
-    /// The counts so far.
+    /// Returns the counts so far.
     pub fn counts(&self) -> Counts {
         self.0.lock().counts.clone()
     }
@@ -101,7 +100,7 @@ impl RunResults {
         }
     }
 
-    /// The findings so far.
+    /// Returns the findings so far.
     pub fn findings(&self) -> Vec<String> {
         self.0.lock().findings.clone()
     }

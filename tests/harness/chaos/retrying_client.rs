@@ -1,5 +1,5 @@
-//! A client for a bank whose processes come and go: it sends a request to any available web process until
-//! there is an answer.
+//! A client for a bank whose processes come and go. It sends a request to any available web process until there is a
+//! response.
 
 use std::time::Duration;
 
@@ -11,14 +11,13 @@ use super::process_group::ProcessGroup;
 use super::results::RunResults;
 use crate::prelude::*;
 
-/// Longest wait for one answer. A suspended process gives none.
+/// Maximum wait for one response. A suspended process does not respond.
 const ATTEMPT_TIME_MAX: Duration = Duration::from_secs(8);
-/// Longest time until a request has an answer.
+/// Maximum time until a request has a response.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(180);
-/// Pause between two attempts, in milliseconds.
 const RETRY_DELAY_MS: std::ops::Range<u64> = 10..250;
 
-/// Why a request was not sent.
+/// Reason why a request was not sent.
 const NO_PROCESS: &str = "no web process was available";
 
 /// A client with one API key that retries.
@@ -29,13 +28,13 @@ pub struct RetryingClient<'a> {
 }
 
 impl<'a> RetryingClient<'a> {
-    /// A client of the web processes of a group.
+    /// Creates a client for the web processes of a group.
     pub fn new(key: &str, processes: &'a ProcessGroup, results: &'a RunResults) -> Self {
         Self { client: Client::new("", key), processes, results }
     }
 
-    /// Sends a request, each time to any web process, until there is an answer. An unexpected answer, or no
-    /// answer for too long, is a finding.
+    /// Sends a request, each time to any web process, until there is a response. An unexpected response, or no response in time,
+    /// is a finding.
     pub async fn send(
         &self,
         rng: &mut StdRng,
@@ -70,8 +69,8 @@ impl<'a> RetryingClient<'a> {
         None
     }
 
-    /// Reads an answer of lines. `make` gets the number of lines that are known: after a break, the rest is requested
-    /// from any web process. No end for too long is a finding.
+    /// Reads a response of lines. `make` gets the number of known lines: after an interruption, the rest is requested from any web
+    /// process. A response that does not end in time is a finding.
     pub async fn lines(
         &self,
         rng: &mut StdRng,
@@ -96,7 +95,7 @@ impl<'a> RetryingClient<'a> {
         None
     }
 
-    /// A client of any web process that listens.
+    /// Returns a client for a random web process that listens.
     fn any(&self, rng: &mut StdRng) -> Option<Client> {
         let addresses = self.processes.addresses();
         let address = addresses.get(rng.random_range(0..addresses.len().max(1)));
@@ -104,7 +103,7 @@ impl<'a> RetryingClient<'a> {
     }
 }
 
-/// Adds the complete lines of an answer, also if it breaks.
+/// Appends the complete lines of a response, even if the response is interrupted.
 async fn read_lines(request: RequestBuilder, lines: &mut Vec<String>) -> Result<(), String> {
     let mut response = request.send().await.map_err(|error| error.to_string())?;
     if response.status() != StatusCode::OK {
@@ -120,7 +119,7 @@ async fn read_lines(request: RequestBuilder, lines: &mut Vec<String>) -> Result<
     if rest.is_empty() { Ok(()) } else { Err("it ends within a line".to_owned()) }
 }
 
-/// Whether the answer asks for a retry with the same id.
+/// Returns whether the response asks for a retry with the same id.
 fn is_unavailable(answer: &Answer) -> bool {
     answer.status == 503 && answer.code() == "storage_unavailable" && !answer.header("retry-after").is_empty()
 }

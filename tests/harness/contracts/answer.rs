@@ -1,4 +1,4 @@
-//! Checks one answer against the OpenAPI document.
+//! Checks a response against the OpenAPI document.
 
 use reqwest::header::{CONTENT_TYPE, HeaderMap};
 use serde_json::{Map, Value};
@@ -6,14 +6,14 @@ use serde_json::{Map, Value};
 use super::document::Found;
 use super::{Contract, OpenApi, check_xml, contract_of, essence};
 
-/// An answer as a client received it.
+/// A response as a client received it.
 #[derive(Debug, Clone, Copy)]
 pub struct ReceivedAnswer<'a> {
     /// The method of the request.
     pub method: &'a str,
     /// The path of the request, without its query.
     pub path: &'a str,
-    /// The status.
+    /// The HTTP status.
     pub status: u16,
     /// The headers.
     pub headers: &'a HeaderMap,
@@ -31,7 +31,7 @@ impl ReceivedAnswer<'_> {
     }
 }
 
-/// Checks an answer against the document.
+/// Checks a response against the document.
 ///
 /// # Errors
 /// All violations of the contract.
@@ -79,7 +79,7 @@ fn check_operation(
     }
 }
 
-/// A method that a path does not support must be refused, with the list of the supported ones.
+/// Checks that a method that the path does not support is refused, with the list of supported methods.
 fn check_refused_method(
     openapi: &OpenApi,
     operations: &Map<String, Value>,
@@ -98,11 +98,11 @@ fn check_refused_method(
     check_outside(openapi, given, violations);
 }
 
-/// An answer outside of the document has a contract if its media type has one.
+/// Checks a response outside of the document, which has a contract if its media type has one.
 fn check_outside(openapi: &OpenApi, given: &ReceivedAnswer<'_>, violations: &mut Vec<String>) {
     let is_problem = essence(given.content_type()) == "application/problem+json";
     let schema = is_problem.then(|| openapi.schema("Problem"));
-    // `GET` returns documents there, such as a WSDL.
+    // `GET` requests outside of the document return documents, such as a WSDL.
     let is_document = given.method == "GET" && !is_problem;
     if given.method != "HEAD" && !is_document {
         check_body(openapi, schema.as_ref(), given, violations);
@@ -137,7 +137,7 @@ fn check_body(
     violations: &mut Vec<String>,
 ) {
     if let Some(schema) = schema.filter(|_| essence(given.content_type()) == "application/x-ndjson") {
-        // The schema is that of each line.
+        // The schema describes one line.
         for line in given.body.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
             match serde_json::from_slice(line) {
                 Ok(line) => violations.extend(openapi.errors(schema, &line)),

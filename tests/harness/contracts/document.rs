@@ -1,4 +1,4 @@
-//! The OpenAPI document, with lookup of operations and schemas.
+//! The OpenAPI document, with lookups of operations and schemas.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -7,7 +7,7 @@ use jsonschema::{Draft, Validator};
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 
-/// The document, and the validators of its schemas that were used so far.
+/// The document, and a cache of validators for its schemas.
 #[derive(Debug)]
 pub struct OpenApi {
     root: Value,
@@ -17,22 +17,22 @@ pub struct OpenApi {
 /// The part of the document that describes a request.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Found<'a> {
-    /// The operation.
+    /// The operation of the request.
     Operation(&'a Value),
-    /// The path exists without the method: its operations by method.
+    /// The path exists without the method. Contains its operations by method.
     OtherMethods(&'a Map<String, Value>),
     /// The path does not exist.
     Nothing,
 }
 
 impl OpenApi {
-    /// The strict document that the bank publishes.
+    /// Returns the strict document that the bank publishes.
     pub fn published() -> &'static Self {
         static PUBLISHED: OnceLock<OpenApi> = OnceLock::new();
         PUBLISHED.get_or_init(|| Self::parse(postonce_schemas::OPENAPI_STRICT_JSON))
     }
 
-    /// A document from its text.
+    /// Parses a document.
     ///
     /// # Panics
     /// When it is not JSON.
@@ -41,22 +41,22 @@ impl OpenApi {
         Self { root, validators: Mutex::default() }
     }
 
-    /// The named schemas.
+    /// Returns the named schemas.
     pub fn schemas(&self) -> impl Iterator<Item = (&String, &Value)> {
         self.root.pointer("/components/schemas").and_then(Value::as_object).into_iter().flatten()
     }
 
-    /// The operations of all paths.
+    /// Returns the operations of all paths.
     pub fn operations(&self) -> impl Iterator<Item = &Value> {
         let paths = self.root.get("paths").and_then(Value::as_object).into_iter().flatten();
         paths.filter_map(|(_, methods)| methods.as_object()).flat_map(Map::values)
     }
 
-    /// The operation of a method on a path without its query.
+    /// Finds the operation of a method on a path without its query.
     pub fn find(&self, method: &str, path: &str) -> Found<'_> {
         let paths = self.root.get("paths").and_then(Value::as_object).into_iter().flatten();
         let matching = paths.filter(|(template, _)| matches(template, path));
-        // If two templates match, the one with fewer parameters is meant.
+        // If several templates match, the one with the fewest parameters applies.
         let best = matching.min_by_key(|(template, _)| template.matches('{').count());
         let Some((_, Value::Object(operations))) = best else { return Found::Nothing };
         // HEAD is a GET without a body.
@@ -67,7 +67,7 @@ impl OpenApi {
         }
     }
 
-    /// The target of a reference; any other value is returned unchanged.
+    /// Returns the target of a reference, and any other value unchanged.
     pub fn resolved<'a>(&'a self, value: &'a Value) -> &'a Value {
         let pointer = value.get("$ref").and_then(Value::as_str).and_then(|path| path.strip_prefix('#'));
         match pointer {
@@ -76,12 +76,12 @@ impl OpenApi {
         }
     }
 
-    /// A reference to the schema with that name.
+    /// Returns a reference to the schema with this name.
     pub fn schema(&self, name: &str) -> Value {
         json!({"$ref": format!("#/components/schemas/{name}")})
     }
 
-    /// The validation errors of a value, by a schema of this document.
+    /// Returns the errors of a value, validated by a schema of this document.
     pub fn errors(&self, schema: &Value, value: &Value) -> Vec<String> {
         let validator = self.validator(schema);
         let error = |error: jsonschema::ValidationError<'_>| {
@@ -90,7 +90,7 @@ impl OpenApi {
         validator.iter_errors(value).map(error).collect()
     }
 
-    /// Built once for each schema, since that takes longer than a validation.
+    /// Returns the validator of a schema. Building one takes longer than a validation, so they are cached.
     fn validator(&self, schema: &Value) -> Arc<Validator> {
         let mut validators = self.validators.lock();
         let made = validators.entry(schema.to_string()).or_insert_with(|| {

@@ -1,12 +1,10 @@
-//! The contracts in `schemas/`, checked against the behaviour of the bank.
+//! Checks the behaviour of the bank against the contracts in `schemas/`.
 //!
-//! 1. Every answer that the [client](crate::client) receives is checked against the OpenAPI document:
-//!    operation, status, media type, headers, body ([`check`]). An undocumented answer violates the
-//!    contract and fails the test.
-//! 2. JSON is validated by the schema in that document, XML by the schema of its namespace in
-//!    [`XML_SCHEMAS`].
+//! 1. Every response that the [client](crate::client) receives is checked against the OpenAPI document: operation, status,
+//!    media type, headers, body ([`check`]). An undocumented response violates the contract and fails the test.
+//! 2. JSON is validated by the schema in that document, and XML by the schema of its namespace in [`XML_SCHEMAS`].
 //!
-//! A new XML namespace is a new row there. A row without a schema fails when it is used.
+//! A new XML namespace needs a row there. A row without a schema fails when it is used.
 
 mod answer;
 mod document;
@@ -18,7 +16,7 @@ pub use self::answer::{ReceivedAnswer, check};
 pub use self::document::OpenApi;
 pub use self::validator::{XmlValidator, validate_xml};
 
-/// The schema of each namespace, by its path within `schemas/`.
+/// The schema of each XML namespace, by its path within `schemas/`.
 pub const XML_SCHEMAS: &[(&str, &str)] = &[
     ("urn:postonce:xml:1", "xsd/postonce.xsd"),
     ("urn:ietf:rfc:7807", "xsd/problem.xsd"),
@@ -28,23 +26,23 @@ pub const XML_SCHEMAS: &[(&str, &str)] = &[
     ("http://www.w3.org/2003/05/soap-envelope", "xsd/soap-1.2.xsd"),
 ];
 
-/// The schema of a namespace, if it has one.
+/// Returns the schema of a namespace, if it has one.
 pub fn schema_of(namespace: &str) -> Option<&'static str> {
     XML_SCHEMAS.iter().find(|(known, _)| *known == namespace).map(|(_, schema)| *schema)
 }
 
-/// How a body with some media type is validated.
+/// How a body is validated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Contract {
     /// By the schema in the OpenAPI document.
     JsonSchema,
     /// By the schemas of its namespaces.
     XmlSchemas,
-    /// Only by the media type: plain text, pages, metrics.
+    /// By the media type only: plain text, pages, metrics.
     None,
 }
 
-/// How the body of an answer with that `Content-Type` is validated.
+/// Returns how the body of a response with this `Content-Type` is validated.
 pub fn contract_of(content_type: &str) -> Contract {
     let media_type = essence(content_type);
     if media_type == "application/json" || media_type.ends_with("+json") {
@@ -68,7 +66,7 @@ pub fn check_xml(document: &[u8]) -> Result<(), Vec<String>> {
     validate_xml(schema, document)
 }
 
-/// A media type without its parameters, in lower case.
+/// Returns a media type without its parameters, in lower case.
 pub(crate) fn essence(content_type: &str) -> String {
     content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }

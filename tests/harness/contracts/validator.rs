@@ -1,5 +1,4 @@
-//! Validates XML against its schema by libxml2, in one Python process that lives as long as the test
-//! process.
+//! Validates XML against its schema with libxml2, in one Python process that runs as long as the test process.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
@@ -13,8 +12,7 @@ use serde_json::{Value, json};
 
 use crate::{python, workspace};
 
-/// Validates a document by a schema, given by its path within `schemas/`, such as
-/// `xsd/user-account-transaction.xsd`.
+/// Validates a document by a schema, given by its path within `schemas/`, such as `xsd/user-account-transaction.xsd`.
 ///
 /// # Errors
 /// The validation errors, with line numbers.
@@ -27,7 +25,7 @@ pub fn validate_xml(schema: &str, document: &[u8]) -> Result<(), Vec<String>> {
     validator.validate(schema, document).unwrap_or_else(|fault| panic!("{schema} cannot be used: {fault}"))
 }
 
-/// A validating process. It ends when its input closes, at the latest at the end of the test process.
+/// A validating process. It ends when its input closes, at the latest with the test process.
 #[derive(Debug)]
 pub struct XmlValidator {
     folder: PathBuf,
@@ -42,7 +40,7 @@ struct ValidatorProcess {
 }
 
 impl XmlValidator {
-    /// A validator for the schemas in a folder. It reads no file outside of the folder.
+    /// Starts a validator for the schemas in a directory. It reads no file outside of the directory.
     ///
     /// # Panics
     /// When Python is missing.
@@ -59,10 +57,10 @@ impl XmlValidator {
         Self { folder: folder.to_owned(), process: Mutex::new(ValidatorProcess { child, requests, answers }) }
     }
 
-    /// Validates a document by a schema of the folder.
+    /// Validates a document by a schema of the directory.
     ///
     /// # Errors
-    /// Why the schema cannot be used. The inner result has the validation errors.
+    /// The reason why the schema cannot be used. The inner result has the validation errors.
     pub fn validate(&self, schema: &str, document: &[u8]) -> Result<Result<(), Vec<String>>, String> {
         let request = json!({"schema": schema, "document": BASE64_STANDARD.encode(document)});
         let answer = self.process().send(&request);
@@ -82,7 +80,7 @@ impl XmlValidator {
 
 impl ValidatorProcess {
     fn send(&mut self, request: &Value) -> Value {
-        // One request at a time, one line each.
+        // One request at a time. Requests and responses are one line each.
         let sent = writeln!(self.requests, "{request}").and_then(|()| self.requests.flush());
         let mut line = String::new();
         let received = sent.and_then(|()| self.answers.read_line(&mut line));

@@ -1,5 +1,5 @@
 //! The endpoints that issue tokens: the instance metadata service of a machine, the endpoint of a container app, and the
-//! authority for workload identities. Each refuses a request that the real one refuses.
+//! authority for workload identities. Each refuses the requests that the real endpoint refuses.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::server::Server;
 use super::{Directory, HEADER, Principal, TENANT};
 use crate::certificates::TlsFiles;
 
-/// The endpoints.
+/// The server of the endpoints.
 pub(super) struct Issuer;
 
 type Parameters = HashMap<String, String>;
@@ -47,7 +47,7 @@ async fn machine(
         _ if !is_metadata => refused("invalid_request", "Required metadata header not specified"),
         _ if !asks_for_storage(&query, "2018-02-01") => refused("invalid_request", "Unknown query"),
         Some(principal) if query.get("client_id").is_none_or(|id| id == principal.id()) => {
-            // Numbers are texts here.
+            // This endpoint writes numbers as strings.
             issue(
                 &directory,
                 principal,
@@ -102,7 +102,7 @@ fn refused(error: &str, description: &str) -> HttpResponse {
     HttpResponse::BadRequest().json(json!({ "error": error, "error_description": description }))
 }
 
-/// Issues a token. `expiry` returns the members of the answer with the expiry, which differ between the endpoints.
+/// Issues a token. `expiry` returns the members with the expiry, which differ between the endpoints.
 fn issue(directory: &Directory, principal: Principal, expiry: impl Fn(u64, i64) -> Value) -> HttpResponse {
     if *directory.is_failing.lock() {
         return HttpResponse::build(StatusCode::SERVICE_UNAVAILABLE).finish();
@@ -114,14 +114,14 @@ fn issue(directory: &Directory, principal: Principal, expiry: impl Fn(u64, i64) 
     HttpResponse::Ok().json(answer)
 }
 
-/// A token, with its lifetime in seconds and its expiry in seconds since 1970.
+/// A token, its lifetime in seconds, and its expiry in seconds since 1970.
 pub(super) struct IssuedToken {
     pub(super) text: String,
     lifetime: u64,
     expires_on: i64,
 }
 
-/// Creates a token.
+/// Creates a token for a principal.
 pub(super) fn token(directory: &Directory, principal: Principal) -> IssuedToken {
     let lifetime = directory.lifetime.lock().as_secs();
     let now = SystemWorld::new().now().unix_ms().div_euclid(1000);
@@ -138,7 +138,7 @@ pub(super) fn token(directory: &Directory, principal: Principal) -> IssuedToken 
     IssuedToken { text, lifetime, expires_on }
 }
 
-/// The principal of a token.
+/// Returns the principal of a token.
 pub(super) fn principal_of(token: &str) -> Option<Principal> {
     let claims = token.split('.').nth(1)?;
     let claims: Value = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(claims).ok()?).ok()?;

@@ -1,8 +1,8 @@
-//! Microsoft Entra ID as far as the bank needs it: endpoints that issue tokens, and Azurite behind proxies that let each
-//! token do what its roles include, and nothing else. Azurite itself checks the form, the audience and the lifetime of
-//! tokens, and neither their signature nor permissions.
+//! The parts of Microsoft Entra ID that the bank needs: endpoints that issue tokens, and Azurite behind proxies that allow
+//! only what the roles of a token include. Azurite itself checks the form, the audience and the lifetime of tokens, but
+//! neither their signature nor permissions.
 //!
-//! Tests never contact the metadata address of a machine: the variables of [`Entra::on_machine`] lead here.
+//! Tests never contact the metadata address of a machine: the variables of [`Entra::on_machine`] name these endpoints.
 
 mod issuer;
 mod rights;
@@ -28,10 +28,9 @@ use crate::service::Settings;
 use issuer::Issuer;
 use server::Server;
 
-/// The tenant of all identities.
 const TENANT: &str = "00000000-0000-4000-8000-00000000000a";
 
-/// A process, as Entra ID knows it.
+/// An identity of processes in Entra ID.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Principal {
     /// The web processes.
@@ -43,7 +42,7 @@ pub enum Principal {
 impl Principal {
     const ALL: [Self; 2] = [Self::Web, Self::Worker];
 
-    /// The roles that the documentation names.
+    /// Returns the roles that the documentation requires.
     pub const fn roles(self) -> &'static [Role] {
         match self {
             Self::Web => {
@@ -53,7 +52,7 @@ impl Principal {
         }
     }
 
-    /// The id of the identity and of its client.
+    /// Returns the object id of the identity, which is also its client id.
     const fn id(self) -> &'static str {
         match self {
             Self::Web => "00000000-0000-4000-8000-0000000000b1",
@@ -61,17 +60,17 @@ impl Principal {
         }
     }
 
-    /// The principal with that first part of a path.
+    /// Finds the principal by the first part of a path.
     fn at(path: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|known| known.path() == path)
     }
 
-    /// The principal with that id.
+    /// Finds the principal by its id.
     fn with_id(id: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|known| known.id() == id)
     }
 
-    /// The first part of the paths of its endpoints.
+    /// Returns the first part of the paths of its endpoints.
     const fn path(self) -> &'static str {
         match self {
             Self::Web => "web",
@@ -80,21 +79,21 @@ impl Principal {
     }
 }
 
-/// What all servers share.
+/// State that all servers share.
 pub(crate) struct Directory {
     lifetime: Mutex<Duration>,
     roles: Mutex<[Vec<Role>; 2]>,
-    /// The content of the token file of pods that is valid now.
+    /// The currently valid content of the token file of pods.
     pod_token: Mutex<String>,
     is_failing: Mutex<bool>,
     issued: AtomicU32,
     refused: Mutex<Vec<String>>,
 }
 
-/// The secret that the endpoint of a container app expects.
+/// Secret that the endpoint of a container app expects in a header.
 pub const HEADER: &str = "header-of-the-platform";
 
-/// A tenant, and a storage account without keys. Everything stops when it is dropped.
+/// A tenant, and a storage account without keys. All servers stop when it is dropped.
 pub struct Entra {
     directory: Arc<Directory>,
     files: TempDir,
@@ -104,7 +103,7 @@ pub struct Entra {
 }
 
 impl Entra {
-    /// Starts the tenant, with the roles of the web and of the worker processes. Tokens are valid for an hour.
+    /// Starts the tenant with these roles of the web and the worker processes. Tokens are valid for an hour.
     pub fn start(web: &[Role], worker: &[Role]) -> Self {
         let files = TempDir::with_prefix("postonce-entra-").expect("a directory");
         let authority = Authority::named("authority of the storage");
@@ -127,12 +126,12 @@ impl Entra {
         entra
     }
 
-    /// The file with the authority of all certificates.
+    /// Returns the file with the authority of all certificates.
     pub fn authority_file(&self) -> PathBuf {
         self.files.path().join("authority.pem")
     }
 
-    /// The storage setting of the account, which contains no secret.
+    /// Returns the storage setting of the account, which contains no secret.
     pub fn storage(&self) -> String {
         let [blob, queue, table] = self.storage.each_ref().map(Server::tls_port);
         let ports = Ports { blob, queue, table };
@@ -146,7 +145,7 @@ impl Entra {
             .with("POSTONCE_AZURE_CA", self.authority_file().to_string_lossy())
     }
 
-    /// Settings of a process on a virtual machine.
+    /// Returns settings for a process on a virtual machine.
     pub fn on_machine(&self, settings: Settings, principal: Principal) -> Settings {
         let host = format!("http://127.0.0.1:{}/{}", self.issuer.plain_port(), principal.path());
         self.account(settings, "managed")
@@ -154,14 +153,14 @@ impl Entra {
             .with("AZURE_POD_IDENTITY_AUTHORITY_HOST", host)
     }
 
-    /// Settings of a process in a container app.
+    /// Returns settings for a process in a container app.
     pub fn in_container_app(&self, settings: Settings, principal: Principal) -> Settings {
         let endpoint =
             format!("http://127.0.0.1:{}/{}/msi/token", self.issuer.plain_port(), principal.path());
         self.account(settings, "managed").with("IDENTITY_ENDPOINT", endpoint).with("IDENTITY_HEADER", HEADER)
     }
 
-    /// Settings of a process in a pod.
+    /// Returns settings for a process in a pod.
     pub fn in_pod(&self, settings: Settings, principal: Principal) -> Settings {
         self.account(settings, "workload")
             .with("AZURE_CLIENT_ID", principal.id())
@@ -170,12 +169,12 @@ impl Entra {
             .with("AZURE_FEDERATED_TOKEN_FILE", self.pod_token_file().to_string_lossy())
     }
 
-    /// Settings of a process of a developer.
+    /// Returns settings for a process of a developer.
     pub fn with_cli(&self, settings: Settings) -> Settings {
         self.account(settings, "cli")
     }
 
-    /// A token of a principal.
+    /// Returns a token of a principal.
     pub fn token_of(&self, principal: Principal) -> String {
         issuer::token(&self.directory, principal).text
     }
@@ -184,23 +183,23 @@ impl Entra {
         self.files.path().join("azure-identity-token")
     }
 
-    /// Replaces the token in the file of pods, as the platform does. Earlier ones are not accepted any more.
+    /// Replaces the token in the file of pods, as the platform does. Earlier tokens become invalid.
     pub fn replace_pod_token(&self, token: &str) {
         token.clone_into(&mut self.directory.pod_token.lock());
         fs::write(self.pod_token_file(), format!("{token}\n")).expect("a file can be written");
     }
 
-    /// Sets how long the next tokens are valid.
+    /// Sets the lifetime of later tokens.
     pub fn set_lifetime(&self, lifetime: Duration) {
         *self.directory.lifetime.lock() = lifetime;
     }
 
-    /// Lets the endpoints that issue tokens fail, or work again.
+    /// Sets whether the endpoints that issue tokens fail.
     pub fn set_failing(&self, is_failing: bool) {
         *self.directory.is_failing.lock() = is_failing;
     }
 
-    /// Assigns other roles to a principal, for its present token as well.
+    /// Assigns other roles to a principal, which also apply to its existing tokens.
     pub fn assign(&self, principal: Principal, roles: &[Role]) {
         let mut assigned = self.directory.roles.lock();
         let [web, worker] = &mut *assigned;
@@ -230,12 +229,12 @@ impl Entra {
         assert_eq!(answer.status().as_u16(), 201, "{answer:?}");
     }
 
-    /// The number of tokens issued so far.
+    /// Returns the number of tokens issued so far.
     pub fn issued(&self) -> u32 {
         self.directory.issued.load(Ordering::SeqCst)
     }
 
-    /// The requests to the storage that a role did not include, so far.
+    /// Returns the requests to the storage that were refused because of missing roles, so far.
     pub fn refused(&self) -> Vec<String> {
         self.directory.refused.lock().clone()
     }

@@ -1,5 +1,5 @@
-//! The actions of Azure Storage, the requests that need them, and the built-in roles that include them («Permissions for
-//! calling data operations» and «Azure built-in roles for storage», Microsoft).
+//! The actions of Azure Storage, the requests that need them, and the built-in roles that include them ("Permissions for
+//! calling data operations" and "Azure built-in roles for storage", Microsoft).
 
 use Action::{
     AddMessages, ChangeContainers, ChangeQueues, ChangeTables, DeleteMessages, ProcessMessages, ReadBlobs,
@@ -8,7 +8,7 @@ use Action::{
 
 use crate::storage_proxy::Service;
 
-/// A right at the storage. Reading includes listing; writing includes deleting where all roles have both.
+/// An action on the storage. Reading includes listing; writing includes deleting where all roles have both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Action {
     ReadTables,
@@ -27,7 +27,7 @@ pub(super) enum Action {
     WriteBlobs,
 }
 
-/// A built-in role.
+/// A built-in role of Azure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// Storage Table Data Contributor.
@@ -49,7 +49,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// Its name in Azure.
+    /// Returns its name in Azure.
     pub const fn name(self) -> &'static str {
         match self {
             Self::TableContributor => "Storage Table Data Contributor",
@@ -79,7 +79,7 @@ impl Role {
     }
 }
 
-/// The actions of which a request needs one.
+/// Returns the actions of which a request needs at least one.
 pub(super) fn needed(service: Service, method: &str, path: &str, query: &str) -> &'static [Action] {
     match service {
         Service::Table => match method {
@@ -95,7 +95,7 @@ pub(super) fn needed(service: Service, method: &str, path: &str, query: &str) ->
                 "GET" if of_messages => &[ProcessMessages],
                 "POST" => &[AddMessages, WriteMessages],
                 "PUT" if of_messages => &[WriteMessages],
-                // Clears the queue.
+                // Clears all messages of the queue.
                 "DELETE" if path.ends_with("/messages") => &[DeleteMessages],
                 "DELETE" if of_messages => &[DeleteMessages, ProcessMessages],
                 "GET" => &[ReadQueues],
@@ -110,7 +110,7 @@ pub(super) fn needed(service: Service, method: &str, path: &str, query: &str) ->
     }
 }
 
-/// Whether one of the roles includes one of the actions.
+/// Returns whether one of the roles includes one of the actions.
 pub(super) fn are_included(actions: &[Action], roles: &[Role]) -> bool {
     roles.iter().any(|role| role.actions().iter().any(|action| actions.contains(action)))
 }

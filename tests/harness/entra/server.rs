@@ -1,4 +1,4 @@
-//! An HTTP server on its own thread, over TLS and optionally plain.
+//! An HTTP server on its own thread, with a TLS port and a plain port.
 
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
@@ -58,7 +58,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // The server ends when the command arrives; its result is not needed.
+        // The server stops when it receives the command, so the result is not needed.
         drop(self.handle.stop(false));
         drop(self.thread.take().map(JoinHandle::join));
     }

@@ -1,4 +1,4 @@
-//! Proxies in front of Azurite that refuse what the roles of a token do not include.
+//! Proxies in front of Azurite that refuse requests that the roles of a token do not include.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ const NOT_PERMITTED: StorageError = StorageError {
     message: "This request is not authorized to perform this operation using this permission.",
 };
 
-/// A service behind its proxy.
+/// A service of Azurite, which a proxy forwards to.
 struct Target {
     service: Service,
     port: u16,

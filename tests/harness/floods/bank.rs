@@ -1,4 +1,4 @@
-//! A bank over TLS with what floods ask for, and another partner.
+//! A bank over TLS with the data that floods request, and another partner.
 
 use std::fs;
 use std::time::Duration;
@@ -17,28 +17,28 @@ use crate::certificates::{Authority, TlsFiles, trusting};
 use crate::prelude::*;
 use crate::process_probe::memory_peak_kib;
 
-/// Number and metadata of the deposits that make a large page.
+/// Number of deposits of a large page, and length of the metadata of each.
 const LARGE_DEPOSITS: usize = 300;
 const METADATA_CHARS: usize = 2000;
-/// Items of the batch whose results are asked for.
+/// Number of items of the batch whose results are requested.
 const ITEMS: usize = 5000;
-/// Time between two requests of the other partner.
+/// Interval between requests of the other partner.
 const PACE: Duration = Duration::from_millis(10);
 
-/// The time of requests.
+/// Latency of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Latency {
-    /// Half of them take no longer.
+    /// Median in microseconds.
     pub p50_us: u64,
-    /// All but a hundredth take no longer.
+    /// 99th percentile in microseconds.
     pub p99_us: u64,
-    /// Their number.
+    /// Number of successful requests.
     pub answered: u64,
-    /// Those that were refused, or got no answer.
+    /// Number of requests that were refused or got no response.
     pub failed: u64,
 }
 
-/// A bank for floods.
+/// A bank that floods are sent to.
 pub struct FloodBank {
     bank: Scenario,
     authority: String,
@@ -53,7 +53,7 @@ pub struct FloodBank {
 }
 
 impl FloodBank {
-    /// Starts a bank, with all that floods ask for.
+    /// Starts a bank with all data that floods request.
     pub async fn start() -> Self {
         let directory = TempDir::with_prefix("postonce-tls-").expect("a directory");
         let (authority, files) = (Authority::named("floods"), TlsFiles::within(directory.path()));
@@ -93,10 +93,10 @@ impl FloodBank {
         self.bank.webs.first().expect("a web process").pid()
     }
 
-    /// What a flood is sent to.
+    /// Returns the target of a flood.
     ///
     /// # Panics
-    /// When the address is none.
+    /// When the bank has no valid address.
     pub fn target(&self, flood: Flood) -> Target {
         let address = self.bank.webs.first().expect("a web process").address();
         let address = address.trim_start_matches("https://").parse().expect("an address");
@@ -123,7 +123,7 @@ impl FloodBank {
         Target { address, authority: self.authority.clone(), path, fields }
     }
 
-    /// Begins to measure the largest memory of the process anew.
+    /// Resets the peak memory of the process.
     ///
     /// # Panics
     /// When the kernel does not allow it.
@@ -131,12 +131,12 @@ impl FloodBank {
         fs::write(format!("/proc/{}/clear_refs", self.pid()), "5").expect("the process is ours");
     }
 
-    /// The largest memory of the process since then.
+    /// Returns the peak memory of the process since the reset, in KiB.
     pub fn memory_peak_kib(&self) -> u64 {
         memory_peak_kib(self.pid())
     }
 
-    /// Sends requests of the other partner for some time, and takes the time of each.
+    /// Sends requests of the other partner for this duration, and measures each.
     ///
     /// # Panics
     /// When a duration cannot be recorded.
@@ -168,7 +168,7 @@ async fn add_deposits(client: &Client, account: AccountKey) {
     drop(join_all(deposits).await);
 }
 
-/// Submits a batch of deposits. Returns its path.
+/// Submits a batch of deposits, and returns its path.
 async fn submit_batch(client: &Client, account: AccountKey, items: usize) -> String {
     let item = |_| {
         let item = json!({
@@ -184,7 +184,7 @@ async fn submit_batch(client: &Client, account: AccountKey, items: usize) -> Str
     format!("/v1/batches/{id}")
 }
 
-/// Signs in to the console with the first key. Returns the cookie.
+/// Signs in to the console with the first key, and returns the cookie.
 async fn sign_in(bank: &Scenario, authority: &str) -> String {
     let http = trusting(reqwest::Client::builder().redirect(Policy::none()).no_proxy(), authority);
     let http = http.build().expect("a client");

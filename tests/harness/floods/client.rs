@@ -19,31 +19,30 @@ use super::http2::{Requests, WINDOW_MAX, acknowledgement, beginning, empty_data}
 use super::{Flood, Way};
 use crate::wait;
 
-/// Address of the clients of a flood. Other clients have another one.
+/// Source address of the clients of a flood. Other clients use another one.
 const SOURCE: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
-/// Requests that are sent on a connection of HTTP/1.1.
+/// Number of requests sent on a connection of HTTP/1.1.
 const PIPELINED: usize = 64;
-/// Requests, or frames, that are sent at once.
+/// Number of requests or frames sent at once.
 const AT_ONCE: usize = 64;
-/// Time after which a client looks whether the flood is over.
+/// Interval at which a client checks whether the flood is over.
 const PATIENCE: Duration = Duration::from_millis(200);
-/// Pause before a connection is opened again.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// What a flood is sent to.
+/// Target of a flood.
 #[derive(Debug, Clone)]
 pub struct Target {
     /// The address of the process.
     pub address: SocketAddr,
-    /// The authority of its certificate, in PEM.
+    /// The authority of the certificate of the process, in PEM.
     pub authority: String,
-    /// The path.
+    /// The path of the requests.
     pub path: String,
-    /// Further fields of the requests.
+    /// Additional header fields of the requests.
     pub fields: Vec<(&'static str, String)>,
 }
 
-/// Floods until it is over, on a thread of its own. Returns the number of bytes that were sent.
+/// Sends a flood until it is over, on a separate thread. Returns the number of bytes sent.
 ///
 /// # Panics
 /// When no thread can be started.
@@ -89,10 +88,10 @@ impl Clients {
         self.is_over.load(Ordering::Relaxed)
     }
 
-    /// Opens one connection after the other.
+    /// Opens connections one after the other.
     async fn run(self: Arc<Self>) {
         while !self.is_over() {
-            // What fails, fails: a flood does not stop for that.
+            // Failures are ignored: the flood continues.
             if let Ok(Ok(stream)) = tokio::time::timeout(Duration::from_secs(10), self.connect()).await {
                 match self.way {
                     Way::Http1 => self.over_http1(stream).await,
@@ -113,7 +112,7 @@ impl Clients {
         self.connector.connect(name, stream).await
     }
 
-    /// Sends bytes. Returns whether the server took them; waits while it does not.
+    /// Sends bytes, and waits while the server does not read them. Returns whether the server accepted all of them.
     async fn send(&self, stream: &mut TlsStream<TcpStream>, bytes: &[u8], is_reading: bool) -> bool {
         let mut rest = bytes;
         let mut read = vec![0; if is_reading { 16 * 1024 } else { 0 }];
@@ -176,7 +175,7 @@ impl Clients {
         }
     }
 
-    /// Waits until the server closes a connection, without reading what it sends.
+    /// Waits until the server closes the connection, without reading from it.
     async fn until_closed(&self, stream: &TlsStream<TcpStream>) {
         let (socket, _) = stream.get_ref();
         while !self.is_over() && !matches!(socket.take_error(), Ok(Some(_)) | Err(_)) {

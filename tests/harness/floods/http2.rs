@@ -1,9 +1,9 @@
-//! HTTP/2 as frames (RFC 9113), for clients that a library does not allow: windows of any size, requests without an end, and
-//! answers that nobody reads.
+//! HTTP/2 at the level of frames (RFC 9113), for clients that libraries do not support: windows of any size, requests without
+//! an end, and responses that are never read.
 
-/// The largest window (section 6.9.1).
+/// Maximum window (section 6.9.1).
 pub const WINDOW_MAX: u32 = 0x7fff_ffff;
-/// The credit of a new connection (section 6.9.2).
+/// Initial flow-control window of a connection (section 6.9.2).
 const WINDOW_OF_CONNECTION: u32 = 65_535;
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const END_STREAM: u8 = 0x1;
@@ -14,24 +14,24 @@ const HEADERS: u8 = 0x1;
 const SETTINGS: u8 = 0x4;
 const WINDOW_UPDATE: u8 = 0x8;
 
-/// What a client begins with: the preface, its window for the body of each answer, and as much credit as there can be for all.
+/// Returns the start of a connection: the preface, the window for each response body, and the maximum window for the connection.
 pub fn beginning(window: u32) -> Vec<u8> {
     let parameter = [&0x4_u16.to_be_bytes()[..], &window.to_be_bytes()].concat();
     let credit = WINDOW_MAX.saturating_sub(WINDOW_OF_CONNECTION).to_be_bytes();
     [PREFACE.to_vec(), frame(SETTINGS, 0, 0, &parameter), frame(WINDOW_UPDATE, 0, 0, &credit)].concat()
 }
 
-/// The acknowledgement of the settings of the server.
+/// Returns the acknowledgement of the server's settings.
 pub fn acknowledgement() -> Vec<u8> {
     frame(SETTINGS, 0x1, 0, &[])
 }
 
-/// An empty part of a body.
+/// Returns an empty DATA frame.
 pub fn empty_data(stream: u32) -> Vec<u8> {
     frame(DATA, 0, stream, &[])
 }
 
-/// Requests with the same fields, one after the other.
+/// Creates successive requests with the same header fields.
 #[derive(Debug, Clone)]
 pub struct Requests {
     first: Vec<u8>,
@@ -41,18 +41,18 @@ pub struct Requests {
 }
 
 impl Requests {
-    /// Requests by that method for a path, with further fields.
+    /// Creates requests with this method and path, and additional header fields.
     ///
     /// # Panics
-    /// When a field has more than 16 KiB.
+    /// When a header field has more than 16 KiB.
     pub fn new(method: &str, path: &str, fields: &[(&str, &str)]) -> Self {
         let method = [&[0x02], &*text(method)].concat();
         let scheme = vec![0x87];
-        // With an entry of the dynamic table for each, which the next requests name.
+        // Adds each field to the dynamic table, so that later requests can refer to it.
         let mut added: Vec<Vec<u8>> =
             vec![[&[0x44], &*text(path)].concat(), [&[0x41], &*text("bank")].concat()];
         added.extend(fields.iter().map(|(name, value)| [&[0x40], &*text(name), &*text(value)].concat()));
-        // The last entry has the first number after the static table.
+        // The last added entry has the first index after the static table.
         let known = added.iter().zip(62_u8..).map(|(_, number)| vec![0x80 | number]);
         let known: Vec<Vec<u8>> = known.collect::<Vec<_>>().into_iter().rev().collect();
         let next = [vec![method.clone(), scheme.clone()], known].concat().concat();
@@ -60,7 +60,7 @@ impl Requests {
         Self { first, next, is_begun: false, stream: 1 }
     }
 
-    /// The next request, without a body or with one that follows, and its stream.
+    /// Returns the next request, without a body or with a body that follows, and its stream.
     pub fn next(&mut self, has_body: bool) -> (Vec<u8>, u32) {
         let stream = self.stream;
         self.stream = stream.saturating_add(2);
@@ -70,11 +70,11 @@ impl Requests {
     }
 }
 
-/// A literal of HPACK (RFC 7541, section 5.2).
+/// Encodes a string literal of HPACK (RFC 7541, section 5.2).
 fn text(value: &str) -> Vec<u8> {
     let length = match value.len().checked_sub(0x7f) {
         None => vec![u8::try_from(value.len()).expect("less than 127")],
-        // Seven bits in each further byte, the lowest first.
+        // Continuation bytes have seven bits each, the lowest bits first.
         Some(rest) => {
             let [high, low] =
                 u16::try_from(rest).ok().filter(|rest| *rest < 0x4000).expect("a short field").to_be_bytes();

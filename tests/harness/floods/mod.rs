@@ -1,5 +1,5 @@
-//! Floods: clients that ask for answers and do not take them, or send what takes memory. Each is tried against a real process,
-//! whose memory is read, and beside requests of another partner, whose time is taken.
+//! Floods: clients that request responses without reading them, or that send data which takes memory. Each flood runs against
+//! a real process whose memory is measured, next to requests of another partner whose latency is measured.
 
 mod bank;
 mod client;
@@ -15,17 +15,17 @@ pub use self::bank::{FloodBank, Latency};
 pub use self::client::{Target, flood};
 use crate::wait;
 
-/// Largest memory that a process may use, in KiB.
+/// Maximum memory of a process, in KiB.
 pub const MEMORY_KIB_MAX: u64 = 256 * 1024;
 
-/// The answer that a flood asks for.
+/// The response that a flood requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
-    /// Small and at once.
+    /// A small response without work.
     Livez,
-    /// The same for all, and large.
+    /// A large response that is the same for all requests.
     Docs,
-    /// A page of a statement, which is made for each request.
+    /// A page of a statement, created for each request.
     Statement,
     /// The results of a batch, which are read while they are sent.
     Results,
@@ -40,7 +40,7 @@ pub enum Answer {
 }
 
 impl Answer {
-    /// All, with a name.
+    /// All responses, with their names.
     pub const ALL: [(Self, &'static str); 8] = [
         (Self::Livez, "livez"),
         (Self::Docs, "docs"),
@@ -53,23 +53,23 @@ impl Answer {
     ];
 }
 
-/// How a flood asks, and what it does with the answers.
+/// How a flood sends requests and treats responses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
-    /// HTTP/1.1 over TLS, a few requests one after the other on each connection, nothing is read.
+    /// HTTP/1.1 over TLS, with a few pipelined requests per connection. Reads nothing.
     Http1,
-    /// HTTP/2 with the largest windows, nothing is read.
+    /// HTTP/2 with maximum windows. Reads nothing.
     Unread,
-    /// HTTP/2 without a window for the bodies; the rest is read.
+    /// HTTP/2 without a window for response bodies. Reads the other frames.
     NoWindow,
-    /// HTTP/2 with requests for heads only, nothing is read.
+    /// HTTP/2 with `HEAD` requests only. Reads nothing.
     Heads,
-    /// HTTP/2 with bodies of empty frames after each request.
+    /// HTTP/2 with a body of empty frames after each request.
     EmptyFrames,
 }
 
 impl Way {
-    /// All, with a name.
+    /// All ways, with their names.
     pub const ALL: [(Self, &'static str); 5] = [
         (Self::Http1, "HTTP/1.1 unread"),
         (Self::Unread, "HTTP/2 unread"),
@@ -79,40 +79,40 @@ impl Way {
     ];
 }
 
-/// One flood.
+/// Settings of a flood.
 #[derive(Debug, Clone, Copy)]
 pub struct Flood {
-    /// What it asks for.
+    /// The response that it requests.
     pub answer: Answer,
-    /// How.
+    /// How it sends requests.
     pub way: Way,
-    /// Whether it has the key of a partner, or a session.
+    /// Whether it uses the key of a partner or a session.
     pub has_key: bool,
-    /// The number of its connections, which are opened again when they are closed.
+    /// Number of connections, which are reopened when they are closed.
     pub connections: usize,
-    /// How long it lasts.
+    /// Duration of the flood.
     pub lasting: Duration,
 }
 
-/// What a flood did.
+/// Result of a flood.
 #[derive(Debug, Clone, Copy)]
 pub struct Outcome {
-    /// Bytes that were sent.
+    /// Number of bytes sent.
     pub sent: u64,
-    /// Largest memory of the process meanwhile.
+    /// Peak memory of the process during the flood, in KiB.
     pub memory_kib: u64,
-    /// Of the requests of the other partner beside it.
+    /// Latency of the requests of the other partner.
     pub latency: Latency,
 }
 
 impl Flood {
-    /// Floods one bank, beside requests of a partner to another one, or to the same.
+    /// Floods one bank, during requests of a partner to another bank or to the same one.
     pub async fn run(self, flooded: &FloodBank, working: &FloodBank) -> Outcome {
         flooded.forget_memory_peak();
         let is_over = Arc::new(AtomicBool::new(false));
         let flooding = flood(flooded.target(self), self, Arc::clone(&is_over));
         let others = async {
-            // Until its connections are open.
+            // Waits until the connections of the flood are open.
             wait::pass(self.lasting.checked_div(4).unwrap_or_default()).await;
             let latency = working.latency(self.lasting).await;
             is_over.store(true, Ordering::Relaxed);

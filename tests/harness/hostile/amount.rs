@@ -1,5 +1,5 @@
-//! Numbers that partners write: amounts, limits and order numbers. Each result is compared with a second,
-//! simpler implementation of the rules.
+//! Numbers from partners: amounts, limits and order numbers. Each result is compared with a second, simpler implementation of
+//! the rules.
 
 use postonce_shared::domain::money::{AmountError, check_decimal};
 use postonce_shared::oversight::prices::Price;
@@ -41,7 +41,7 @@ fn check_money(text: &str, currency: Currency) {
     }
 }
 
-/// An amount that is refused before the currency is known is refused for the same reason afterwards.
+/// Checks that an amount refused without its currency is refused for the same reason with it.
 fn check_refusal(text: &str, error: AmountError) {
     let in_any_currency = check_decimal(text);
     match error {
@@ -61,8 +61,8 @@ fn check_refusal(text: &str, error: AmountError) {
     assert!(sentence.starts_with("must ") || sentence.starts_with("has "), "{sentence}");
 }
 
-/// A second implementation of the rules: digits, optionally a point with digits on both sides, no leading
-/// zeros, at most the decimals of the currency, at most the maximum.
+/// Second implementation of the rules: digits, optionally a point with digits on both sides, no leading zeros, at most the
+/// decimals of the currency, at most the maximum.
 fn minor_units(text: &str, decimals: usize) -> Option<i64> {
     let (major, minor) = match text.find('.') {
         None => (text, ""),

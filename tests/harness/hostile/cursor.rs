@@ -1,5 +1,5 @@
-//! Cursors of listings: the query of a client, and the position that reaches a store if a client forged the
-//! check digits of a cursor.
+//! Cursors of listings: the query of a client, and the position that reaches a store if a client forges the checksum of a
+//! cursor.
 
 use std::sync::{Arc, LazyLock};
 
@@ -14,11 +14,11 @@ use uuid::Uuid;
 
 use super::refusal;
 
-/// A request line cannot be longer.
+/// Maximum size of a request line.
 const TEXT_BYTES_MAX: usize = 16 * 1024;
 const LISTING: &str = "posted of 0b1c/77aa";
 
-/// Empty stores, opened once.
+/// Empty stores, opened once per process.
 struct Stores {
     runtime: Runtime,
     all: [Store; 2],
@@ -69,7 +69,7 @@ fn query(text: &str) -> Option<PageQuery> {
     }
 }
 
-/// Every position can be read back from its cursor, for the same listing only.
+/// Checks that a position can be read back from its cursor, for the same listing only.
 fn check_position(position: &str) {
     let cursor = cursor(LISTING, position);
     let page = query(&format!("cursor={cursor}")).expect("a cursor can stand in a query");
@@ -77,8 +77,7 @@ fn check_position(position: &str) {
     assert!(page.position("accepted of 0b1c/77aa").is_err(), "{cursor} of another listing");
 }
 
-/// A store that receives a forged position refuses it or finds nothing. It never returns anything outside
-/// of the listing.
+/// Checks that a store refuses a forged position or finds nothing. It must not return anything outside of the listing.
 fn check_stores(position: &str) {
     let key = |number| Uuid::from_u128(number);
     let account = AccountKey { user: UserId::from_uuid(key(1)), account: AccountId::from_uuid(key(2)) };

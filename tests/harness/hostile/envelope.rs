@@ -5,10 +5,9 @@ use postonce_shared::testing::prelude::*;
 
 use super::legacy_body;
 
-/// Decodes any bytes as the body of a message: unchanged, with the seal of the bank, and with the seal of
-/// another bank.
+/// Decodes any bytes as the body of a message: unchanged, with the seal of the bank, and with the seal of another bank.
 pub fn check(input: &[u8]) {
-    // The samples in the corpus may carry the seal of the bank.
+    // Samples in the corpus can have the seal of the bank.
     match seal().verify(Purpose::Message, input) {
         true => check_sealed(input),
         false => check_unsealed(input),
@@ -28,7 +27,7 @@ pub fn check(input: &[u8]) {
     assert!(form.is_none() || Body::decode(input, &seal()).is_err(), "{form:?} and an envelope at once");
 }
 
-/// Without a seal only the names of transactions are used, and a rewritten body remains without a seal.
+/// Checks that only the names of transactions are used without a seal, and that a rewritten body has no seal either.
 fn check_unsealed(body: &[u8]) {
     match Body::decode(body, &seal()) {
         Ok(Body::Content(Content::Work(_))) => panic!("work without a seal is trusted"),
@@ -83,7 +82,7 @@ fn check_unreadable(unreadable: Unreadable) {
     match unreadable {
         Unreadable::Items { why: _, readable, bad, bad_count } => {
             assert!(bad_count > 0);
-            // Unreadable items are kept unchanged, and no readable item is among them.
+            // Unreadable items are kept unchanged, without any readable item.
             match Body::decode(&seal().seal(Purpose::Message, bad), &seal()) {
                 Err(Unreadable::Items { readable: none, bad_count: again, .. }) => {
                     assert_eq!((none.len(), again), (0, bad_count));

@@ -39,7 +39,7 @@ pub fn check(input: &[u8]) {
     }
 }
 
-/// Parses lines of name, colon and value, as far as they are valid in HTTP.
+/// Parses lines of name, colon and value. Lines that are not valid in HTTP are skipped.
 fn parse(input: &[u8]) -> HeaderMap {
     let mut headers = HeaderMap::new();
     for line in input.split(|byte| *byte == b'\n') {

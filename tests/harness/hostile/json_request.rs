@@ -1,5 +1,4 @@
-//! The JSON bodies of the API, and the fingerprint that distinguishes a repeated request from a different
-//! one.
+//! The JSON bodies of the API, and the fingerprint that distinguishes a repeated request from a different one.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +12,7 @@ use serde_json::{Map, Value};
 
 use super::refusal;
 
-/// A body in JSON.
+/// Returns a request document with a JSON body.
 pub(super) fn document(body: &[u8]) -> InboundDocument {
     InboundDocument::of(&Json, Bytes::copy_from_slice(body), XmlLimits::default())
 }
@@ -61,7 +60,7 @@ fn read(body: &str) -> Option<Instruction> {
     translate::instruction(TransactionKind::Deposit, &document(body.as_bytes())).ok()
 }
 
-/// The body that a partner would write for this instruction, with the unknown members last.
+/// Returns the body that a partner would write for an instruction, with unknown members last.
 pub(super) fn written(instruction: &Instruction) -> String {
     let Instruction { kind: _, amount, details } = instruction;
     let mut members = Map::new();
@@ -83,7 +82,7 @@ pub(super) fn written(instruction: &Instruction) -> String {
     }
 }
 
-/// The same members in reverse order, with white space.
+/// Returns the same members in reverse order, with white space.
 pub(super) fn reordered(body: &[u8]) -> String {
     let members: BTreeMap<String, &RawValue> = serde_json::from_slice(body).expect("it was read before");
     let members = members.iter().rev().map(|(name, value)| {
@@ -93,7 +92,7 @@ pub(super) fn reordered(body: &[u8]) -> String {
     format!(" {{{}}} ", members.collect::<Vec<_>>().join(","))
 }
 
-/// Instructions with other content, one difference each.
+/// Returns instructions that differ from this one in one respect each.
 pub(super) fn changed(instruction: &Instruction) -> Vec<Instruction> {
     let Instruction { kind, amount, details } = instruction;
     let (reference, metadata, unknown) =
@@ -125,7 +124,7 @@ pub(super) fn changed(instruction: &Instruction) -> Vec<Instruction> {
     );
     all.push(with(reference.clone(), more, unknown));
     if let Some((name, value)) = metadata.first_key_value() {
-        // The same characters, split at another position.
+        // The same characters, divided differently between name and value.
         let mut cut = metadata.clone();
         cut.remove(name);
         cut.insert(format!("{name}{value}x"), String::new());

@@ -3,7 +3,7 @@
 use postonce_shared::messaging::direct_producers::{self, DirectOrder, Form};
 use postonce_shared::testing::prelude::*;
 
-/// Maximum length of a message about a body, since it is stored in the dead letter.
+/// Maximum length of a message about a body, which is stored in the dead letter.
 const MESSAGE_CHARS_MAX: usize = 8 * 1024;
 
 /// Parses any bytes as the body of a message.
@@ -22,7 +22,7 @@ pub fn check(input: &[u8]) {
     }
 }
 
-/// The form of a body, as far as it can be recognized.
+/// Returns the form of a body, if it is recognized.
 pub(super) fn form_of(input: &[u8]) -> Option<Form> {
     match direct_producers::parse(input)? {
         Ok(_) => Some(if input.trim_ascii_start().starts_with(b"<") { Form::Xml } else { Form::Delimited }),
@@ -30,7 +30,7 @@ pub(super) fn form_of(input: &[u8]) -> Option<Form> {
     }
 }
 
-/// An order can be written in both forms, and each is parsed to the same order.
+/// Checks that an order written in either form is parsed to the same order.
 fn check_order(order: &DirectOrder) {
     let text = |order: &DirectOrder| {
         let sign = match order.kind {

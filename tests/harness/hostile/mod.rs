@@ -1,10 +1,9 @@
-//! Hostile input: properties that hold for any input, one function for each input of the bank.
+//! Hostile input: properties that hold for any input, with one function for each input of the bank.
 //!
-//! Each function takes any bytes and panics when a property is violated: the bank does not panic, an
-//! accepted value is written back to the same value, a refusal is short and names the error, and memory
-//! does not grow far beyond the input. Three callers share the functions: `cargo fuzz` generates bytes
-//! (`tests/fuzz`), the property tests generate valid values of every kind (`properties.rs`), and `cargo
-//! test` replays the committed corpus, so that corpus and targets stay up to date.
+//! Each function takes any bytes and panics when a property is violated: the bank does not panic, an accepted value can be
+//! written and read back unchanged, a refusal is short and names the error, and memory does not grow far beyond the input.
+//! Three callers share the functions: `cargo fuzz` generates bytes (`tests/fuzz`), the property tests generate valid values
+//! of every kind (`properties.rs`), and `cargo test` replays the committed corpus, so corpus and targets stay up to date.
 
 pub mod amount;
 pub mod cursor;
@@ -25,10 +24,10 @@ pub mod xml_tree;
 #[cfg(test)]
 mod properties;
 
-/// One kind of input.
+/// A kind of input.
 #[derive(Debug, Clone, Copy)]
 pub struct Target {
-    /// The name of the fuzz target, and of its corpus.
+    /// Name of the fuzz target and of its corpus.
     pub name: &'static str,
     /// The check, which panics when a property is violated.
     pub check: fn(&[u8]),
@@ -80,14 +79,14 @@ mod tests {
             for file in files {
                 let input = fs::read(&file).unwrap();
                 assert!(input.len() <= FILE_BYTES_MAX, "{file:?} has {} bytes", input.len());
-                // Printed before the check, since a stack overflow prints nothing.
+                // Printed before the check, because a stack overflow prints nothing.
                 println!("{}", file.display());
                 check(&input);
             }
         }
     }
 
-    /// The fuzzer starts from the samples, which `tests/fuzz/seeds.sh` copies.
+    /// The fuzzer starts from the samples, which `tests/fuzz/seeds.sh` copies to the corpus.
     #[test]
     fn the_corpus_has_the_samples() {
         for (target, wanted) in [("xml_request", "xml"), ("wwi_request", "wwi"), ("xml_tree", "")] {

@@ -11,8 +11,7 @@ use postonce_web::api::paths;
 
 use super::refusal;
 
-/// The same route as in the table of routes. Created once, because the names of its segments are never
-/// freed.
+/// The same route as in the table of routes. Created once, because the names of its segments are never freed.
 static ROUTE: LazyLock<ResourceDef> =
     LazyLock::new(|| ResourceDef::new("/v1/users/{user_id}/accounts/{account_id}/transactions/{message_id}"));
 
@@ -50,10 +49,10 @@ fn check_path(path: &str) {
     }
 }
 
-/// The ids in a path, or the names of the invalid ones; `None` when the path has another route.
+/// Returns the ids in a path, or the names of invalid ids. Returns `None` if the path does not match the route.
 fn read(path: &str) -> Option<Result<(AccountKey, MessageId), Vec<String>>> {
     let uri = Uri::from_str(path).ok()?;
-    // A request line contains only such paths.
+    // Paths in request lines begin with a slash.
     uri.path().starts_with('/').then_some(())?;
     let mut request = TestRequest::with_uri(&uri.to_string()).to_srv_request();
     if !ROUTE.capture_match_info(request.match_info_mut()) {

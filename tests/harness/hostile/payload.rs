@@ -1,4 +1,4 @@
-//! A stored payload. It is compressed, so a small payload may be decompressed to a very large one.
+//! A stored payload. It is compressed, so a small payload can expand to a very large one.
 
 use std::io::Write as _;
 
@@ -8,11 +8,10 @@ use postonce_shared::messaging::envelope::claim::PAYLOAD_BYTES_MAX;
 use postonce_shared::messaging::envelope::{Claim, Content, Unreadable};
 use postonce_shared::testing::prelude::*;
 
-/// Longest text that is repeated: a shorter text gives a smaller archive.
+/// Maximum length of a text that is repeated. Longer texts compress less.
 const SEED_BYTES_MAX: usize = 16;
 
-/// Uses any bytes as a stored payload, as its decompressed content, and as a short text that is repeated
-/// beyond the largest allowed size.
+/// Uses any bytes as a stored payload, as its decompressed content, and as a short text repeated beyond the maximum size.
 pub fn check(input: &[u8]) {
     let claim = Claim::on("work-1".to_owned());
     check_opened(&claim, input);
@@ -37,7 +36,7 @@ fn check_opened(claim: &Claim, payload: &[u8]) {
     }
 }
 
-/// Content with a valid seal is trusted, and is read back as it was written.
+/// Checks that content with a valid seal is trusted, and is read back unchanged.
 fn check_sealed(claim: &Claim, input: &[u8]) {
     let purpose = Purpose::Payload(&claim.name);
     let content = seal().seal(purpose, input.to_vec());

@@ -1,5 +1,4 @@
-//! The messages between the processes of a bank (rings, completions, gate epochs, status), and their
-//! signatures and addresses.
+//! The messages between the processes of a bank (rings, completions, gate epochs, status), their signatures and addresses.
 
 use postonce_process::http::Status;
 use postonce_shared::adapters::http::signature::{PeerRequest, Stamp};
@@ -9,7 +8,7 @@ use postonce_shared::domain::instruction::Fingerprint;
 use postonce_shared::testing::prelude::*;
 use uuid::Uuid;
 
-/// Parses any bytes as each kind of body and of text.
+/// Parses any bytes as each kind of message and text.
 pub fn check(input: &[u8]) {
     if let Ok(ring) = Ring::decode(input) {
         assert!(ring.queues.iter().all(|queue| QueueName::parse(queue.as_str()).as_ref() == Some(queue)));
@@ -31,7 +30,7 @@ pub fn check(input: &[u8]) {
     }
 }
 
-/// A request without a valid signature is refused, whatever the headers and the body contain.
+/// Checks that a request without a valid signature is refused, for any headers and body.
 fn check_signature(input: &[u8]) {
     let keys = DoorbellKeys::parse("the-secret-of-the-test-bank").expect("a secret");
     let now = Timestamp::from_unix_ms(1_795_248_000_000);

@@ -1,15 +1,15 @@
-//! Properties of every refusal of the API: a client error, described by a short problem document of RFC
-//! 9457 that names the error and is printable.
+//! Properties of every refusal of the API: a client error with a short, printable problem document of RFC 9457 that names
+//! the error.
 
 use actix_web::ResponseError as _;
 use actix_web::body::MessageBody as _;
 use postonce_web::error::ApiError;
 use serde_json::Value;
 
-/// Maximum size of a refusal, for any request.
+/// Maximum size of a problem document, for any request.
 pub const PROBLEM_BYTES_MAX: usize = 128 * 1024;
 
-/// Checks a refusal, and returns the violated fields.
+/// Checks a refusal, and returns the names of its violated fields.
 pub fn check(error: &ApiError) -> Vec<String> {
     let response = error.error_response();
     let status = response.status();

@@ -15,7 +15,7 @@ static NOTHING: LazyLock<ArgMatches> =
 /// Maximum length of a message about a file.
 const MESSAGE_CHARS_MAX: usize = 16 * 1024;
 
-/// Parses any bytes as the file and as a schedule.
+/// Parses any bytes as a configuration file and as a schedule.
 pub fn check(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
     match Config::with_file(&NOTHING, Path::new("postonce.toml"), text) {
@@ -39,7 +39,7 @@ pub fn check(input: &[u8]) {
     }
 }
 
-/// A schedule has a floor at any time, at most its highest one.
+/// Checks that a schedule has a floor at any time, and that no floor is above its maximum.
 fn check_schedule(schedule: &Schedule) {
     for now in [0, 1_795_248_000_000, 1_709_210_096_789, 253_402_300_799_999] {
         let floor = schedule.floor(Timestamp::from_unix_ms(now));

@@ -20,7 +20,7 @@ pub fn check(input: &[u8]) {
     }
 }
 
-/// Parses a request.
+/// Parses a request in one version.
 ///
 /// # Errors
 /// The reason why it is refused.
@@ -48,7 +48,7 @@ fn check_asked(version: Version, operation: Operation, asked: &Command, input: &
         Command::Account(_) => assert_eq!(operation, Operation::GetUserAccount),
         Command::Transaction(..) => assert_eq!(operation, Operation::GetTransaction),
     }
-    // The canonical form of the document has the same meaning.
+    // Rewriting the document does not change its meaning.
     let root = xml::read(input, &XmlLimits::default()).expect("it was read before");
     let again = read(version, xml::write(&root).as_bytes());
     assert_eq!(again.ok().as_ref().map(|(_, asked)| asked), Some(asked));

@@ -1,4 +1,4 @@
-//! The bodies of the API in the model of World Wide Importers.
+//! The bodies of the API in the format of World Wide Importers.
 
 use postonce_web::formats::wwi;
 

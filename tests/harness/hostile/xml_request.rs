@@ -46,7 +46,7 @@ fn instruction(
     translate::instruction(kind, &document(format, input))
 }
 
-/// A parsed instruction is written back to the same instruction, and equals the one in JSON.
+/// Checks that an instruction can be written and read back, and that it equals the one in JSON.
 fn check_instruction(format: &'static Tables, instruction: &Instruction) {
     let written = written(format, instruction);
     let again = self::instruction(format, instruction.kind, written.as_bytes());
@@ -66,7 +66,7 @@ fn check_instruction(format: &'static Tables, instruction: &Instruction) {
     }
 }
 
-/// The body that a partner would write for this instruction.
+/// Returns the body that a partner would write for an instruction.
 pub(super) fn written(format: &Tables, instruction: &Instruction) -> String {
     let Instruction { kind, amount, details } = instruction;
     let mut members = Map::new();

@@ -1,4 +1,4 @@
-//! Any XML document, as the element tree that all XML formats are read from, and as the elements of a batch.
+//! Any XML document, as the element tree that all XML formats use, and as the elements of a batch.
 
 use std::io::BufReader;
 
@@ -8,10 +8,10 @@ use postonce_shared::text;
 /// Maximum length of a message about a document.
 const MESSAGE_CHARS_MAX: usize = 400;
 
-/// Parses any bytes as a document.
+/// Parses any bytes as an XML document.
 pub fn check(input: &[u8]) {
     let limits = XmlLimits::default();
-    // As every reader of documents does before.
+    // Every reader removes the byte order mark first.
     let Ok(input) = text::without_mark(input) else { return };
     match xml::read(input, &limits) {
         Err(unreadable) => {
@@ -24,7 +24,7 @@ pub fn check(input: &[u8]) {
             check_bounds(&root, limits.depth_max);
             check_children(input, &limits, Some(&root));
             let written = xml::write(&root);
-            // The namespace declarations that are added when an element is written may exceed the limit.
+            // Writing an element adds namespace declarations, which may exceed the limit.
             let roomy = XmlLimits { attributes_max: usize::MAX, ..limits };
             let again = xml::read(written.as_bytes(), &roomy);
             let again = again.unwrap_or_else(|error| panic!("{error}: {written:?}"));
@@ -33,7 +33,7 @@ pub fn check(input: &[u8]) {
     }
 }
 
-/// A document that is parsed child by child has the same content, whatever the size of the pieces.
+/// Checks that a document that is parsed child by child has the same content, for any size of reads.
 fn check_children(input: &[u8], limits: &XmlLimits, root: Option<&Element>) {
     for size in [1, 7, 4096] {
         let read = || {
@@ -59,7 +59,7 @@ fn check_children(input: &[u8], limits: &XmlLimits, root: Option<&Element>) {
     }
 }
 
-/// Properties of every tree.
+/// Checks the properties of every tree.
 fn check_bounds(element: &Element, depth_left: usize) {
     let depth_left = depth_left.checked_sub(1).expect("nothing is deeper than the limit");
     assert!(!element.name.local.is_empty());

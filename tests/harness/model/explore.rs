@@ -1,5 +1,5 @@
-//! Visits every state of a protocol, those with the fewest steps from the start first, so that the steps to a violation are as few
-//! as possible. Nothing is random: an exploration always visits the same states.
+//! Visits every state of a protocol in breadth-first order, so that the path to a violation is as short as possible.
+//! Nothing is random: an exploration always visits the same states.
 
 use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::fmt::Debug;
@@ -9,7 +9,7 @@ use clap::ValueEnum;
 
 /// A protocol as a state machine.
 pub trait Protocol {
-    /// Everything that decides what can happen next.
+    /// Everything that determines the possible next steps.
     type State: Clone + Hash + 'static;
     /// An atomic step of one party.
     type Step: Copy + Debug;
@@ -22,30 +22,30 @@ pub trait Protocol {
     fn take(&self, state: &mut Self::State, step: Self::Step);
     /// Returns the property that a state violates.
     fn violated(&self, state: &Self::State) -> Option<&'static str>;
-    /// The states that must be reached within some budget: without them the explorations show less than they claim.
+    /// States that must be reached within some budget. Without them, the explorations show less than they claim.
     const GOALS: &[Goal<Self::State>];
 }
 
-/// The description of a state, and whether a state is one.
+/// Description of a state, and a predicate for it.
 pub type Goal<S> = (&'static str, fn(&S) -> bool);
 
-/// The result of an exploration, which ends at a violation.
+/// The result of an exploration, which ends at the first violation.
 #[derive(Debug, Clone)]
 pub struct Explored {
-    /// How many states were visited.
+    /// Number of visited states.
     pub states: usize,
     /// The violated property, and the steps that lead to it.
     pub violation: Option<(&'static str, String)>,
-    /// The goals, and whether they were reached.
+    /// Goals, and whether each was reached.
     pub goals: Vec<(&'static str, bool)>,
 }
 
-/// Visits every state. Two states with the same hash of 64 bits count as one: among ten million states there are such with a
-/// probability below 1 in 300,000.
+/// Visits every state. Two states with the same 64-bit hash count as one; among ten million states, the probability of such a
+/// collision is below 1 in 300,000.
 pub fn explore<P: Protocol>(protocol: &P) -> Explored {
     let mut states = 0_usize;
     let mut reached = vec![false; P::GOALS.len()];
-    // The step to each state, and the position of the state before it.
+    // The step to each state, and the index of the previous state.
     let mut history: Vec<Option<(usize, P::Step)>> = vec![None];
     let start = protocol.start();
     let mut seen = HashSet::from([fingerprint(&start)]);
@@ -97,9 +97,9 @@ pub enum Bounds {
     Large,
 }
 
-/// One exploration.
+/// An exploration to run.
 pub struct Run {
-    /// What is explored: a protocol within a budget, or what it does without one of its rules.
+    /// What is explored: a protocol within a budget, or a protocol without one of its rules.
     pub description: String,
     /// The property that is violated because a rule is omitted.
     expected: Option<&'static str>,
@@ -111,10 +111,10 @@ impl Run {
         Self { description: name.to_owned(), expected, explore: Box::new(move || explore(&protocol)) }
     }
 
-    /// Visits every state, or those until the expected violation.
+    /// Visits every state, or the states before the expected violation.
     ///
     /// # Errors
-    /// The violation that was not expected, or the expected one that was not found.
+    /// An unexpected violation, or the expected violation that was not found.
     pub fn check(&self) -> Result<Explored, String> {
         let explored = (self.explore)();
         match (&explored.violation, self.expected) {
@@ -126,14 +126,14 @@ impl Run {
     }
 }
 
-/// The goals that none of the explorations has reached.
+/// Returns the goals that no exploration has reached.
 pub fn unreached(explored: &[Explored]) -> BTreeSet<&'static str> {
     let goals = || explored.iter().flat_map(|explored| &explored.goals);
     let reached: BTreeSet<_> = goals().filter(|(_, is_reached)| *is_reached).map(|(goal, _)| *goal).collect();
     goals().map(|(goal, _)| *goal).filter(|goal| !reached.contains(goal)).collect()
 }
 
-/// Declares a protocol with its mutations: what each does, the property that it violates, and the budget within which.
+/// Declares a protocol with its mutations. Each has a description, the property that it violates, and a sufficient budget.
 macro_rules! protocol {
     ($protocol:ident; $($rule:ident: $text:literal => $property:ident, $budget:expr;)+) => {
         /// A rule of the real code that is omitted.
@@ -174,8 +174,8 @@ macro_rules! protocol {
 
 pub(super) use protocol;
 
-/// How a request to a store ends: carried out and answered; carried out, with its answer lost; lost; or without an answer, and carried
-/// out at any later time, or never.
+/// Outcome of a request to a store: executed with a response; executed, but the response is lost; lost; or without a response, and
+/// executed at any later time or never.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RequestOutcome {
     Answered,
@@ -185,7 +185,7 @@ pub(super) enum RequestOutcome {
 }
 
 impl RequestOutcome {
-    /// The outcomes that are possible.
+    /// Returns the possible outcomes.
     pub(super) fn all(with_losses: bool) -> &'static [Self] {
         let all = &[Self::Answered, Self::AnswerLost, Self::RequestLost, Self::Late];
         if with_losses { all } else { all.split_at(1).0 }

@@ -1,12 +1,14 @@
-//! The gate: an operator holds it, and a hold is complete when every process in the registry has acknowledged it. From then on nothing
-//! is posted until the release.
+//! The gate: an operator holds it, and a hold is complete when every registered process has acknowledged it. From then
+//! on, nothing is posted until the release.
 //!
-//! Stands for `shared/src/cluster/gate/permits.rs`, `shared/src/cluster/registration.rs`, `worker/src/listening/gatekeeper.rs` (reads
-//! and acknowledgments), `worker/src/upkeep/heartbeat.rs` (registration, drain, removal) and `web/src/admin/gate.rs` (the operator).
+//! Models `shared/src/cluster/gate/permits.rs`, `shared/src/cluster/registration.rs`,
+//! `worker/src/listening/gatekeeper.rs` (reads and acknowledgments), `worker/src/upkeep/heartbeat.rs` (registration,
+//! drain, removal) and `web/src/admin/gate.rs` (the operator).
 //!
-//! Assumptions: one process, because the operator waits for each one alone. No permit is kept until the others take the entry for out
-//! of date, five minutes after the process itself: a process that is suspended for longer with a commit under way, and a commit on
-//! Azure without an answer that its sender has given up, may still be written after the acknowledgment.
+//! Assumptions: one process, because the operator waits for each process separately. No permit is kept until other
+//! processes consider the entry stale, five minutes after the process itself does. Two cases are excluded, which may
+//! still be written after the acknowledgment: a commit of a process that is suspended for longer, and a commit on Azure
+//! that its sender gave up without a response.
 
 #![expect(clippy::arithmetic_side_effects, reason = "the numbers of a bounded model are small")]
 
@@ -29,13 +31,13 @@ protocol! { Gate;
     PermitsDuringRemoval: "a process that drains gives permits while its entry is removed" => QUIET, ALL;
 }
 
-/// How often things may happen.
+/// Maximum number of each kind of event.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Hash)]
 struct Budget {
     holds: u8,
-    /// Writes of the entry.
+    /// Writes of the registry entry.
     announcements: u8,
-    /// Entries that are not renewed in time.
+    /// Times that the entry is not renewed in time.
     lapses: u8,
     drains: u8,
 }
@@ -44,7 +46,7 @@ const ALL: Budget = Budget { holds: 2, announcements: 2, lapses: 1, drains: 1 };
 const SMALL: &[(&str, Budget)] = &[("gate: two holds, a lapse, a drain", ALL)];
 const LARGE: &[(&str, Budget)] = &[("gate", Budget { holds: 4, announcements: 4, lapses: 3, drains: 1 })];
 
-/// The gate is its epoch: an even one is released.
+/// The gate is represented by its epoch; an even epoch means released.
 fn is_released(epoch: u8) -> bool {
     epoch.is_multiple_of(2)
 }
@@ -55,11 +57,11 @@ enum Operator {
     Idle,
     Held,
     Waits,
-    /// Every process in the registry has acknowledged the hold.
+    /// Every registered process has acknowledged the hold.
     Complete,
 }
 
-/// The entry as the others see it.
+/// The registry entry as other processes see it.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Hash)]
 enum Entry {
     #[default]
@@ -68,7 +70,7 @@ enum Entry {
     Stale,
 }
 
-/// A write of the entry.
+/// A write of the registry entry.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Hash)]
 enum Announcement {
     #[default]
@@ -77,11 +79,11 @@ enum Announcement {
     Written,
 }
 
-/// A read whose answer is under way.
+/// A read whose response is pending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Read {
     epoch: u8,
-    /// Nothing was forgotten since it began.
+    /// Whether nothing was forgotten since it began.
     is_current: bool,
 }
 
@@ -89,15 +91,15 @@ struct Read {
 enum Permit {
     #[default]
     None,
-    /// Work has begun that will ask for one.
+    /// Work has begun that will request a permit.
     Wanted,
     Counted,
-    /// Only without the rule that it is counted and checked in one step.
+    /// Exists only without the rule that a permit is counted and checked in one step.
     HalfChecked,
     Given,
 }
 
-/// What the process does about the hold of an epoch.
+/// Progress of the process towards acknowledging the hold of an epoch.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Hash)]
 enum Call {
     #[default]
@@ -112,7 +114,7 @@ enum Life {
     #[default]
     Runs,
     Drains,
-    /// Its entry is about to be removed.
+    /// The entry is about to be removed.
     Leaves,
     Left,
 }
@@ -123,10 +125,10 @@ struct State {
     operator: Operator,
     entry: Entry,
     announcement: Announcement,
-    /// Whether the process counts itself as listed.
+    /// Whether the process considers itself registered.
     is_listed: bool,
     known: Option<u8>,
-    /// One of the process itself, and one for the acknowledgment.
+    /// One read of the process itself, and one for the acknowledgment.
     reads: [Option<Read>; 2],
     permit: Permit,
     call: Call,
@@ -144,7 +146,7 @@ enum Step {
     SendEntry,
     WriteEntry,
     Register,
-    /// The process does not rely on its entry any more; and then the others.
+    /// The process does not rely on its entry any more; later, other processes do not either.
     Lapse,
     OutOfDate,
     BeginRead,
@@ -234,7 +236,7 @@ impl Protocol for Gate {
             Step::WriteEntry => (it.announcement, it.entry) = (Announcement::Written, Entry::Current),
             Step::Register => {
                 it.announcement = Announcement::None;
-                // An answer that comes too late extends nothing.
+                // A late response does not extend the registration.
                 self.register(it, it.entry == Entry::Current);
             }
             Step::Lapse => {
@@ -278,7 +280,7 @@ impl Gate {
         is_listed && state.known.is_some_and(is_released)
     }
 
-    /// Whether an acknowledgment sees no permit in use.
+    /// Returns whether an acknowledgment sees no permit in use.
     fn is_unused(&self, state: &State) -> bool {
         let is_counted = state.permit == Permit::Given || !self.omits(Mutation::CountedAfterCheck);
         state.has_no_permit() || !is_counted || self.omits(Mutation::AcknowledgedDuringPermit)
@@ -305,7 +307,7 @@ impl Gate {
         }
     }
 
-    /// The next step to the acknowledgment.
+    /// Takes the next step towards the acknowledgment.
     fn answer(&self, state: &mut State) {
         let is_unread = self.omits(Mutation::AcknowledgedUnread);
         state.call = match state.call {

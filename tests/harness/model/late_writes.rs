@@ -1,13 +1,14 @@
-//! Accept, commit and repair on a store whose answers are lost, and which carries writes out long after their sender gave up.
+//! Accept, commit and repair on a store that loses responses, and executes writes long after their sender gave up.
 //!
-//! Stands for `shared/src/adapters/azure/{accept,commit,attempt}.rs` (an unclear write is read back, found by its nonce, and sent
-//! again under the same guards until these refuse it), `shared/src/protocol/accept` (the insert is the idempotency check; a
-//! request that waits takes the queue after a refused commit), `shared/src/posting/{writer,queued}.rs` and
-//! `shared/src/posting/waiting` (load, decide, commit, read again what was refused), and `shared/src/protocol/recover.rs` (a mark
-//! under the revision of the row, and the work once more).
+//! Models `shared/src/adapters/azure/{accept,commit,attempt}.rs` (an unclear write is read back, recognised by its nonce,
+//! and sent again under the same guards until these refuse it), `shared/src/protocol/accept` (the insert is the
+//! idempotency check; a request that waits uses the queue after a refused commit),
+//! `shared/src/posting/{writer,queued}.rs` and `shared/src/posting/waiting` (load, decide, commit, and read again after a
+//! refusal), and `shared/src/protocol/recover.rs` (a mark under the revision of the row, and the work once more).
 //!
-//! Assumptions: the queue delivers work that was sent at any time and any number of times; what it loses, the simulation shows. A
-//! read has an answer. A party does one thing at a time; when it gives up, nobody knows the nonce of its write any more.
+//! Assumptions: the queue delivers sent work at any time and any number of times; lost messages are covered by the
+//! simulation. Reads always get a response. A party does one thing at a time; when it gives up a write, its nonce is
+//! forgotten.
 
 #![expect(clippy::arithmetic_side_effects, reason = "the numbers of a bounded model are small")]
 
@@ -42,7 +43,7 @@ protocol! { LateWrites;
     OldRevisionKept: "after a refused commit the row is not read again" => GETS_AN_OUTCOME, Budget { repairs: 1, ..ONCE };
 }
 
-/// The requests for each transaction, how many of them wait for the outcome, the faults, and the first balance.
+/// The number of requests for each transaction, of requests that wait for the outcome, and of faults, and the initial balance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Budget {
     submits: [u8; KEYS],
@@ -68,12 +69,12 @@ const LARGE: &[(&str, Budget)] = &[
     ("late writes: clients wait, all faults", Budget { losses: 3, crashes: 1, repairs: 1, ..WAITING }),
 ];
 
-/// What a party does next with its write.
+/// The next action of a party with its write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Stage {
-    /// It sends the write; it may have sent it before without an answer.
+    /// Sends the write, perhaps again after an attempt without a response.
     Sending { again: bool },
-    /// It reads whether its write was carried out; the guards may have refused it since.
+    /// Reads whether the write was executed. The guards may have refused it since.
     ReadingBack { refused: bool },
 }
 
@@ -81,9 +82,9 @@ enum Stage {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Party {
     Idle,
-    /// It writes an insert or a commit.
+    /// Writes an insert or a commit.
     Writes(Write, Stage),
-    /// Its commit was refused, and it reads the row and the account again.
+    /// Reads the row and the account again after its commit was refused.
     Reloads(Commit),
 }
 
@@ -91,33 +92,33 @@ enum Party {
 struct State {
     ledger: Ledger,
     parties: [Party; PARTIES],
-    /// Writes that their sender gave up, and which may still be carried out; sorted.
+    /// Writes that their sender gave up, and that may still be executed; sorted.
     late: Vec<Write>,
-    /// The revisions of each transaction with which its work was sent, in their order.
+    /// For each transaction, the revisions with which its work was sent, in order.
     sent: [Vec<u8>; KEYS],
     budget: Budget,
     wrong: Option<&'static str>,
 }
 
-/// A step. The first number is the party.
+/// A step. The first number is the index of the party.
 #[derive(Debug, Clone, Copy)]
 enum Step {
     /// A client sends a request for a transaction.
     Submit(usize, usize),
-    /// The same, and waits for the outcome.
+    /// A client sends a request that waits for the outcome.
     Ask(usize, usize),
-    /// The waiting ends while the commit is under way: the request takes the queue.
+    /// The wait ends during the commit, so the request uses the queue.
     WaitEnds(usize),
     /// A worker receives the work of a transaction with a revision, and reads the account.
     Receive(usize, usize, u8),
     Send(usize, RequestOutcome),
     ReadBack(usize),
     Reload(usize),
-    /// The time limit of a write without an answer.
+    /// The time limit of a write without a response is reached.
     GiveUp(usize),
     Crash(usize),
     Repair(usize, RequestOutcome),
-    /// A late write is carried out.
+    /// A late write is executed.
     Arrive(usize),
 }
 
@@ -235,7 +236,7 @@ impl Protocol for LateWrites {
             }
         }
         if self.omits.is_none() {
-            // What the guards will refuse for ever makes no difference.
+            // Writes that the guards will always refuse make no difference.
             let State { ledger, late, .. } = state;
             late.retain(|write| ledger.may_hold(write));
         }
@@ -247,13 +248,13 @@ impl Protocol for LateWrites {
     }
 }
 
-/// Whether this is the commit of a request that waits.
+/// Returns whether the write is the commit of a request that waits.
 fn is_at_once(write: &Write) -> bool {
     matches!(write, Write::Commit(Commit { row: None, .. }))
 }
 
 impl State {
-    /// Idle parties are alike, so the first one begins.
+    /// Returns the first idle party. Idle parties are interchangeable.
     fn idle(&self) -> Option<usize> {
         self.parties.iter().position(|party| *party == Party::Idle)
     }
@@ -262,7 +263,7 @@ impl State {
         self.parties[party] = Party::Writes(write, Stage::Sending { again: false });
     }
 
-    /// A party has nothing more to do with its write. A nonce that its author has forgotten is like any other one.
+    /// Ends the write of a party. A forgotten nonce is equal to any other forgotten one.
     fn give_up(&mut self, party: usize) {
         self.parties[party] = Party::Idle;
         let nonces = self.ledger.rows.iter_mut().flatten().map(|row| &mut row.nonce);
@@ -271,14 +272,14 @@ impl State {
         self.late.sort_unstable();
     }
 
-    /// Answers the client, or whoever waits for the transaction.
+    /// Reports the outcome to the client and to requests that wait for the transaction.
     fn answer(&mut self, commit: &Commit) {
         if self.ledger.rows[commit.key].is_none_or(|row| row.status != commit.status) {
             self.wrong = Some(ANSWERED_CORRECTLY);
         }
     }
 
-    /// Sends the work of a stored transaction, and acknowledges it.
+    /// Sends the work of a stored transaction, and acknowledges the transaction.
     fn acknowledge(&mut self, key: usize) {
         match self.ledger.rows[key] {
             None => self.wrong = Some(ANSWERED_CORRECTLY),
@@ -294,7 +295,7 @@ impl State {
         }
     }
 
-    /// Sends a write. Returns whether it is carried out now.
+    /// Sends a write. Returns whether it is executed now.
     fn request(&mut self, write: Write, outcome: RequestOutcome, guards: &Guards) -> bool {
         self.budget.losses -= u8::from(outcome.is_loss());
         if outcome == RequestOutcome::Late {
@@ -341,7 +342,7 @@ impl LateWrites {
         state.give_up(party);
     }
 
-    /// The guards refused a write that was certainly not carried out.
+    /// Handles a write that the guards refused and that was certainly not executed.
     fn refused(&self, state: &mut State, party: usize, write: &Write) {
         match write {
             Write::Commit(commit) if commit.row.is_some() => state.parties[party] = Party::Reloads(*commit),
@@ -349,7 +350,7 @@ impl LateWrites {
                 state.give_up(party);
                 state.write(party, Write::Insert(commit.key, Some(party)));
             }
-            // The key is taken: a replay.
+            // The key exists: a replay.
             Write::Insert(..) | Write::Mark(..) => self.done(state, party, write),
         }
     }
@@ -357,7 +358,7 @@ impl LateWrites {
     fn read_back(&self, state: &mut State, party: usize) {
         let Party::Writes(write, Stage::ReadingBack { refused }) = state.parties[party] else { return };
         let is_own = match write {
-            // Whoever inserted it: it is stored.
+            // Stored, regardless of the party that inserted it.
             Write::Insert(key, _) => state.ledger.rows[key].is_some(),
             Write::Commit(Commit { key, nonce, .. }) => state.ledger.rows[key].is_some_and(|row| {
                 let is_own = row.nonce == nonce || self.omits(Mutation::RecognizedByStatus);
@@ -370,12 +371,12 @@ impl LateWrites {
         } else if refused {
             self.refused(state, party, &write);
         } else {
-            // That it is not found proves nothing.
+            // A write that is not found may still be executed later.
             state.parties[party] = Party::Writes(write, Stage::Sending { again: true });
         }
     }
 
-    /// A worker reads the row and the account again, and decides again with another nonce.
+    /// Lets a worker read the row and the account again, and decide again with another nonce.
     fn reload(&self, state: &mut State, party: usize) {
         let Party::Reloads(before) = state.parties[party] else { return };
         state.give_up(party);
@@ -390,7 +391,7 @@ impl LateWrites {
         state.write(party, Write::Commit(commit));
     }
 
-    /// Whether a worker that nothing disturbs gives the sent transactions their outcomes.
+    /// Returns whether an undisturbed worker gives every sent transaction its outcome.
     fn get_outcomes(&self, state: &State) -> bool {
         let [worker, Party::Idle] = state.parties else { return true };
         match worker {
@@ -406,7 +407,7 @@ impl LateWrites {
     }
 
     fn ends_alone(&self, mut state: State, key: usize) -> bool {
-        // More steps than it needs.
+        // More steps than needed.
         for _ in 0..12 {
             match state.parties[0] {
                 Party::Idle => break,

@@ -1,12 +1,13 @@
-//! One account, its transactions and its journal, as the writes of [`late_writes`](super::late_writes) change them.
+//! One account, its transactions and its journal, as changed by the writes of [`late_writes`](super::late_writes).
 //!
-//! Stands for the promises of `shared/src/ports/ledger.rs` as the adapters keep them (`adapters/azure/{accept,commit}.rs`,
-//! `adapters/sqlite/{accept,commit}.rs`): an insert happens at most once for a key; a commit is written as a whole under its
-//! guards, or not at all. The decision is that of `domain/decision/mod.rs`: a pure function of the account and the transaction.
+//! Models the guarantees of `shared/src/ports/ledger.rs` that the adapters implement
+//! (`adapters/azure/{accept,commit}.rs`, `adapters/sqlite/{accept,commit}.rs`): an insert happens at most once per key,
+//! and a commit is written as a whole under its guards or not at all. The decision is that of `domain/decision/mod.rs`: a
+//! pure function of the account and the transaction.
 //!
-//! Assumptions: a commit concerns one transaction; rows are never deleted.
+//! Assumptions: a commit concerns one transaction, and rows are never deleted.
 
-/// Number of transactions: a deposit of one, and a withdrawal of one that only the deposit or the first balance can pay.
+/// Number of transactions: a deposit of one, and a withdrawal of one, which needs the deposit or the initial balance.
 pub const KEYS: usize = 2;
 pub const DEPOSIT: usize = 0;
 pub const WITHDRAWAL: usize = 1;
@@ -24,12 +25,12 @@ pub enum Status {
     Rejected,
 }
 
-/// The author of a write, as long as it knows the nonce: nobody else compares it.
+/// The author of a write while it knows the nonce. No other party compares nonces.
 pub type Nonce = Option<usize>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Row {
-    /// Grows with each write.
+    /// Increases with each write.
     pub revision: u8,
     pub status: Status,
     pub nonce: Nonce,
@@ -51,9 +52,9 @@ pub struct Account {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Commit {
     pub key: usize,
-    /// The revision that its row must have; `None` if the commit inserts it.
+    /// Required revision of the row; `None` if the commit inserts the row.
     pub row: Option<u8>,
-    /// The version that the account must have.
+    /// Required version of the account.
     pub version: u8,
     pub balance: i8,
     pub status: Status,
@@ -74,7 +75,7 @@ pub enum Write {
     /// The insert of an accepted transaction.
     Insert(usize, Nonce),
     Commit(Commit),
-    /// The mark of repair on a transaction that must have this revision.
+    /// The repair mark on a transaction with this revision.
     Mark(usize, u8),
 }
 
@@ -87,7 +88,7 @@ impl Write {
     }
 }
 
-/// The guards that the store checks.
+/// Guards that the store checks.
 #[derive(Debug, Clone, Copy)]
 pub struct Guards {
     pub account_in_commit: bool,
@@ -102,26 +103,26 @@ pub struct Guards {
 pub struct Ledger {
     pub rows: [Option<Row>; KEYS],
     pub account: Account,
-    /// Number of entries of each transaction.
+    /// Number of journal entries of each transaction.
     pub entries: [u8; KEYS],
     funds: i8,
-    /// A wrong write that the rows do not show.
+    /// A wrong write that is not visible in the rows.
     wrong: Option<&'static str>,
 }
 
 impl Ledger {
-    /// An open account with a balance.
+    /// Creates an open account with a balance.
     pub fn new(funds: i8) -> Self {
         let account = Account { balance: funds, version: 0 };
         Self { rows: [None; KEYS], account, entries: [0; KEYS], funds, wrong: None }
     }
 
-    /// Whether a transaction is stored and has no outcome.
+    /// Returns whether a transaction is stored without an outcome.
     pub fn is_accepted(&self, key: usize) -> bool {
         self.rows[key].is_some_and(|row| !row.is_final())
     }
 
-    /// Carries out a write if its guards hold. Returns whether they do.
+    /// Executes a write if its guards hold. Returns whether they hold.
     pub fn apply(&mut self, write: &Write, guards: &Guards) -> bool {
         match *write {
             Write::Insert(key, nonce) => {
@@ -179,7 +180,7 @@ impl Ledger {
         self.rows[key] = Some(Row { revision, status, nonce });
     }
 
-    /// Whether the guards of a write may still hold: versions and revisions only grow.
+    /// Returns whether the guards of a write may still hold. Versions and revisions only increase.
     pub fn may_hold(&self, write: &Write) -> bool {
         let holds = |key: usize, revision: Option<u8>| {
             self.rows[key].map_or(0, |row| row.revision) <= revision.unwrap_or(0)
@@ -191,7 +192,7 @@ impl Ledger {
         }
     }
 
-    /// The property that the rows violate.
+    /// Returns the property that the rows violate.
     pub fn violated(&self) -> Option<&'static str> {
         if self.entries.iter().any(|entries| *entries > 1) {
             return Some(POSTED_ONCE);

@@ -1,5 +1,5 @@
-//! Small models of protocols that exchange single writes. Every interleaving within the bounds is visited, which no simulation of the
-//! real code can do.
+//! Small models of protocols that consist of single writes. Every interleaving within the bounds is visited, which a
+//! simulation of the real code cannot do.
 //!
 //! | model | protocol | faults |
 //! |---|---|---|
@@ -7,8 +7,8 @@
 //! | [`order_numbers`] | ranges of order numbers: reserve, issue, return | the same |
 //! | [`gate`] | hold, registration, acknowledgment, permits | an entry that ends, requests and reads of any duration, drains |
 //!
-//! A model can be wrong in the same way as the code. So each has mutations: each omits one rule of the real code, and must violate
-//! the property that the rule protects.
+//! A model can be wrong in the same way as the code. Therefore each model has mutations: each omits one rule of the real
+//! code, and must violate the property that the rule protects.
 
 pub mod explore;
 mod gate;
@@ -18,7 +18,7 @@ mod order_numbers;
 
 use self::explore::{Bounds, Run};
 
-/// Every protocol with all its rules.
+/// Returns an exploration of every protocol with all its rules.
 pub fn runs(bounds: Bounds) -> Vec<Run> {
     [late_writes::runs(bounds), order_numbers::runs(bounds), gate::runs(bounds)]
         .into_iter()
@@ -26,7 +26,7 @@ pub fn runs(bounds: Bounds) -> Vec<Run> {
         .collect()
 }
 
-/// Every protocol without one of its rules, for each rule.
+/// Returns an exploration of every protocol for each rule that is omitted.
 pub fn mutations() -> Vec<Run> {
     [late_writes::mutations(), order_numbers::mutations(), gate::mutations()].into_iter().flatten().collect()
 }

@@ -1,10 +1,11 @@
-//! Order numbers: two processes reserve ranges of two numbers in a register, issue them, return what is left when they stop, or
-//! crash, until all numbers are used.
+//! Order numbers: two processes reserve ranges of two numbers in a register, issue them, return the rest when they stop,
+//! or crash, until all numbers are used.
 //!
-//! Stands for `shared/src/posting/order_numbers/{mod,range,register}.rs` on the compare-and-swap of `shared/src/ports/sync_store.rs`.
+//! Models `shared/src/posting/order_numbers/{mod,range,register}.rs` on the compare-and-swap of
+//! `shared/src/ports/sync_store.rs`.
 //!
-//! Assumptions: a read of the register has an answer; a process that has stopped or crashed starts again with an empty memory. That a
-//! process refuses a register that has gone back is not needed, and left out.
+//! Assumptions: reads of the register get a response, and a process that has stopped or crashed restarts with empty
+//! memory. The rule that a process refuses a register that went back in time is not needed, and omitted.
 
 #![expect(clippy::arithmetic_side_effects, reason = "the numbers of a bounded model are small")]
 
@@ -32,15 +33,15 @@ protocol! { OrderNumbers;
     UsedNumberReused: "a number that was in a commit is issued again" => ISSUED_ONCE, FOUR;
 }
 
-/// How many numbers and faults there are.
+/// Number of order numbers, and maximum number of each kind of fault.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Hash)]
 struct Budget {
-    /// At most 16: each is a bit.
+    /// At most 16, because each number is a bit.
     numbers: u8,
-    /// Lost answers, lost writes, late writes.
+    /// Lost responses, lost writes, late writes.
     losses: u8,
     crashes: u8,
-    /// Clean ends of a process.
+    /// Regular stops of a process.
     stops: u8,
 }
 
@@ -58,7 +59,7 @@ const LARGE: &[(&str, Budget)] = &[
     ("order numbers: a loss, a crash, a clean stop", Budget { losses: 1, crashes: 1, stops: 1, ..SIX }),
 ];
 
-/// Numbers from the first one that was not taken to the one after the last.
+/// Numbers from the first available one up to the one after the last.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Hash)]
 struct Span {
     from: u8,
@@ -86,16 +87,16 @@ struct Register {
 struct Process {
     current: Span,
     reserve: Vec<Span>,
-    /// The register as a fetch has read it.
+    /// The register as read by a fetch.
     fetch: Option<Register>,
-    /// A number that was taken for a commit.
+    /// A number taken for a commit.
     taken: Option<u8>,
     /// Numbers that a commit did not need.
     unused: Vec<u8>,
-    /// What a stopping process returns, and the register as it has read it.
+    /// The ranges that a stopping process returns, and the register that it read.
     tails: Option<Vec<Span>>,
     release: Option<Register>,
-    /// For the properties only: the numbers of confirmed ranges.
+    /// The numbers of confirmed ranges. Used by the properties only.
     owns: u16,
 }
 
@@ -108,7 +109,7 @@ impl Process {
 #[derive(Debug, Default, Clone, PartialEq, Eq, Hash)]
 struct State {
     register: Register,
-    /// Writes that may still be carried out, sorted.
+    /// Writes that may still be executed; sorted.
     late: Vec<Register>,
     processes: [Process; 2],
     issued: u16,
@@ -117,7 +118,7 @@ struct State {
     wrong: Option<&'static str>,
 }
 
-/// A step. The number is the process.
+/// A step. The number is the index of the process.
 #[derive(Debug, Clone, Copy)]
 enum Step {
     Take(usize),
@@ -125,11 +126,11 @@ enum Step {
     PutBack(usize),
     /// The next range becomes the current one.
     Advance(usize),
-    /// A fetch reads the register; and then it writes it.
+    /// A fetch reads the register, and writes it in the next step.
     Fetch(usize),
     Write(usize, RequestOutcome),
     Stop(usize),
-    /// A stopping process reads the register; and then it writes it.
+    /// A stopping process reads the register, and writes it in the next step.
     ReadToRelease(usize),
     Release(usize, RequestOutcome),
     Restart(usize),
@@ -236,7 +237,7 @@ impl State {
         holds
     }
 
-    /// A write with its outcome. Returns whether it is confirmed.
+    /// Sends a write with this outcome. Returns whether the write is confirmed.
     fn request(&mut self, write: Register, outcome: RequestOutcome) -> bool {
         self.budget.losses -= u8::from(outcome.is_loss());
         if outcome == RequestOutcome::Late {
@@ -289,7 +290,7 @@ impl OrderNumbers {
         }
     }
 
-    /// The ranges are closed first, so that no number of them can be taken any more.
+    /// Stops a process. Its ranges are closed first, so that none of their numbers can be taken any more.
     fn stop(&self, state: &mut State, place: usize) {
         state.budget.stops -= 1;
         let process = &mut state.processes[place];
@@ -305,7 +306,7 @@ impl OrderNumbers {
         process.tails = Some(tails);
     }
 
-    /// The tails are returned that are the last ones.
+    /// Returns the tails that are at the end of the register.
     fn release(&self, state: &mut State, place: usize, outcome: RequestOutcome) {
         let Some(read) = state.processes[place].release.take() else { return };
         let mut tails = state.processes[place].tails.clone().unwrap_or_default();
@@ -323,7 +324,7 @@ impl OrderNumbers {
     }
 }
 
-/// The range that a process reserves.
+/// Returns the range that a process reserves.
 fn reserved(read: Register) -> Span {
     Span { from: read.next, until: read.next + RANGE_LEN }
 }

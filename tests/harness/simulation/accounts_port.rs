@@ -1,4 +1,4 @@
-//! The ports with accounts and the reads of transactions.
+//! The ports for accounts and for reads of transactions.
 
 use async_trait::async_trait;
 use postonce_shared::testing::prelude::*;

@@ -1,9 +1,8 @@
-//! An adversary that may add messages to the queues, receive and change them, and write payloads. It has no
-//! secret and no access to a table, and it is not a direct producer.
+//! An adversary that may add messages to the queues, receive and change messages, and write payloads. It has no secret and no
+//! access to tables, and it is not a direct producer.
 //!
-//! The adversary learns keys, revisions and seals from every message that it receives. It may cause delay.
-//! The auditor checks that it causes nothing else: every amount, final row and account is as the clients
-//! requested.
+//! The adversary learns keys, revisions and seals from every message that it receives. It may cause delay. The auditor checks
+//! that it causes nothing else: every amount, final row and account is as the clients requested.
 
 use std::io::Write as _;
 use std::sync::Arc;
@@ -19,23 +18,23 @@ use super::faults::{Fault, length};
 use super::network::{Network, now};
 use super::scheduler::{ProcessId, Scheduler};
 
-/// Longest time between two actions of the adversary.
+/// Maximum time between two actions of the adversary.
 const TURN_MAX: Duration = Duration::from_secs(4);
 /// Maximum number of messages received at once.
 const MESSAGES_MAX: usize = 3;
-/// Maximum number of message bodies that are remembered.
+/// Maximum number of stored message bodies.
 const BODIES_MAX: usize = 50;
 /// Number of payload names that the adversary writes to.
 const PAYLOAD_NAMES: u64 = 4;
 /// An amount that no client requested, in minor units.
 const FORGED_AMOUNT: &str = "5000000";
-/// The position of the seal's digits in the frame.
+/// Position of the digits of the seal in a message body.
 pub const SEAL: std::ops::Range<usize> = 9..73;
 
-/// Makes a forged body of two that were received.
+/// Creates a forged body from two received bodies.
 pub type Forge = fn(&Adversary, String, String) -> Option<String>;
 
-/// An adversary of one run.
+/// The adversary of one run.
 pub struct Adversary {
     network: Arc<Network>,
     queues: Vec<QueueName>,
@@ -128,16 +127,16 @@ impl Adversary {
         }
     }
 
-    /// A forged body; `None` until a message was received.
+    /// Returns a forged body, or `None` until a message was received.
     fn forge(&self) -> Option<Vec<u8>> {
         let bodies = self.seen_bodies.lock().clone();
         let (one, other) = (self.scheduler().take_one(bodies.clone())?, self.scheduler().take_one(bodies)?);
         let forged = (self.forge)(self, one, other.clone())?;
-        // Some bodies are repeated unchanged, so that the seal is valid.
+        // Some bodies are sent again unchanged, so their seal is valid.
         Some(if self.scheduler().below(6) == 0 { other.into_bytes() } else { forged.into_bytes() })
     }
 
-    /// A forged body of work that moves money if any part of it is trusted.
+    /// Returns a forged body of work that moves money if any part of it is trusted.
     pub fn forge_work(&self, one: String, other: String) -> Option<String> {
         let rich = with_member(&one, "a", FORGED_AMOUNT);
         Some(match self.scheduler().below(12) {
@@ -147,9 +146,9 @@ impl Adversary {
             2 => other.get(SEAL).map(|seal| under_seal(&rich, seal)).unwrap_or(rich),
             3 => bare(&with_member(&rich, "e", "*")),
             4 => bare(&with_member(&one, "k", self.scheduler().one_of(&["deposit", "withdrawal"]))),
-            // The id of another transaction with the content of this one.
+            // The id of another transaction, with the content of this one.
             5 => bare(&with_member(&rich, "m", process(&other, "m")?)),
-            // As if many attempts had failed already.
+            // Claims that many attempts failed already.
             6 => bare(&one).replacen("\"v\":1", "\"v\":1,\"attempts\":{\"started\":[],\"waited\":true}", 1),
             7 => one.replacen("\"v\":1", "\"v\":1,\"forgiven\":4000000000", 1),
             // An unknown transaction, an unknown version, and a truncated body.
@@ -160,8 +159,8 @@ impl Adversary {
         })
     }
 
-    /// A claim check of a payload that the adversary wrote, sometimes under the name of a payload that was
-    /// claimed before or that became a dead letter.
+    /// Returns a claim for a payload that the adversary wrote, sometimes under the name of a payload that was claimed before or
+    /// that became a dead letter.
     fn claim(&self, content: &str) -> String {
         let name = format!("work-{}", self.scheduler().below(PAYLOAD_NAMES));
         let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
@@ -175,12 +174,12 @@ impl Adversary {
     }
 }
 
-/// A body without its seal.
+/// Returns a body without its seal.
 pub fn bare(body: &str) -> String {
     String::from_utf8(unsealed(body.as_bytes())).unwrap_or_default()
 }
 
-/// The text with a new value for each process of that name. Values in a simulated store contain no escapes.
+/// Replaces the values of all members with this name. Values in a simulated store contain no escape sequences.
 pub fn with_member(text: &str, name: &str, value: &str) -> String {
     let head = format!("\"{name}\":\"");
     let mut parts = text.split(&head);
@@ -197,7 +196,7 @@ fn process<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     rest.split_once('"').map(|(value, _)| value)
 }
 
-/// The body with the seal of another one.
+/// Returns the body with the seal of another message.
 pub fn under_seal(text: &str, seal: &str) -> String {
     let mut changed = text.to_owned();
     if changed.get(SEAL).is_some() {

@@ -1,4 +1,4 @@
-//! The archive, as a process reads it over the network.
+//! The archive of a process, read over the network.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use postonce_shared::testing::prelude::*;
 use super::network::{StoreRequest, now};
 use super::ports::StoreConnection;
 
-/// Reads of all rows, each a request. Reads of one account are not simulated: only audits make them.
+/// Reads of all rows, one request each. Reads of one account are not simulated, because only audits use them.
 pub struct ArchiveConnection(pub Arc<StoreConnection>);
 
 #[async_trait]

@@ -1,28 +1,25 @@
-//! The independent auditor. It keeps its own records in plain maps, shares no rule with the bank, and
-//! compares the records with the store after every write. The first finding ends the run, so that a failure
-//! shows the first wrong step and not its consequences.
+//! The independent auditor. It keeps its own records in plain maps, shares no rule with the bank, and compares the records with
+//! the store after every write. The first finding ends the run, so a failure shows the first wrong step and not its
+//! consequences.
 //!
-//! What the auditor checks, by the number of the invariant:
+//! Checks, by the number of the invariant:
 //!
-//! 1. An entry belongs to a transaction that was accepted and is not final yet; the row agrees with the
-//!    entry.
-//! 2. An acknowledged transaction has a row in the log, and has work on a queue or in an open dead letter
-//!    until it is final. At the end of the run every acknowledged transaction is final.
+//! 1. An entry belongs to a transaction that was accepted and is not final yet, and the row agrees with the entry.
+//! 2. An acknowledged transaction has a row in the log, and has work on a queue or in an open dead letter until it is final.
+//!    At the end of the run, every acknowledged transaction is final.
 //! 3. A final row never changes, and no client receives another outcome.
-//! 4. A row keeps the content of the first request; other content under the same key is refused.
-//! 5. At every version of an account the balance is the sum of the entries; entries are consecutive and
-//!    pages are chained; a withdrawal stays within the limit, and is rejected only if the account could not
-//!    pay at that version.
-//! 6. An order number is issued once, and is lower than the reserved limit in the register.
+//! 4. A row keeps the content of the first request. Other content under the same key is refused.
+//! 5. At every version of an account, the balance is the sum of the entries, entries are consecutive, and pages are chained.
+//!    A withdrawal stays within the limit, and is rejected only if the account could not pay at that version.
+//! 6. An order number is issued once, and is below the reserved limit in the register.
 //!
-//! For the gate: a process that started while the gate was held, or that acknowledged the hold, does not
-//! receive messages, and posts no request at once; at the acknowledgment no such commit is in progress. A scheduled
-//! release is not early by the clock of the store.
+//! For the gate: a process that started while the gate was held, or that acknowledged the hold, does not receive messages and
+//! does not post requests immediately; at the acknowledgment no such commit is in progress. By the clock of the store, a
+//! scheduled release is not early.
 //!
-//! For requests that are posted at once, in addition to the above ([`ImmediateRecords`] has the order within a
-//! process):
+//! For requests that are posted immediately, additionally ([`ImmediateRecords`] checks the order within a process):
 //!
-//! - a commit that inserts a row finds none, and one that is reported as done left its own outcomes;
+//! - a commit that inserts a row finds none, and a commit that is reported as done left its own outcomes;
 //! - on a store that checks the order, no accepted transaction of the account is overtaken;
 //! - on another store, nothing is rejected because of the balance.
 
@@ -57,11 +54,11 @@ struct State {
     findings: Vec<String>,
 }
 
-/// Audits a store.
+/// The auditor of a store.
 #[derive(Debug, Default)]
 pub struct Auditor(Mutex<State>);
 
-/// A commit of requests that are posted at once, until it is dropped.
+/// A commit of requests that are posted immediately. It is in progress until this value is dropped.
 pub struct InProgress {
     auditor: Arc<Auditor>,
     process_id: ProcessId,
@@ -74,7 +71,7 @@ impl Drop for InProgress {
 }
 
 impl Auditor {
-    /// An auditor of processes that remember their open work for this time.
+    /// Creates an auditor for processes that remember their open work for this time.
     pub fn new(open_work_limit: Duration) -> Self {
         let state = State { immediate: ImmediateRecords::new(open_work_limit), ..State::default() };
         Self(Mutex::new(state))
@@ -84,12 +81,12 @@ impl Auditor {
         self.0.lock()
     }
 
-    /// The first finding, if there is one.
+    /// Returns the first finding, if there is one.
     pub fn finding(&self) -> Option<String> {
         self.0.lock().findings.first().cloned()
     }
 
-    /// Adds a finding from elsewhere.
+    /// Adds a finding of another check.
     pub fn report(&self, finding: String) {
         self.state().findings.push(finding);
     }
@@ -102,7 +99,7 @@ impl Auditor {
         }
     }
 
-    /// Records that a client sends this instruction, or will send it.
+    /// Records that a client sends this instruction, now or later.
     pub fn requested(&self, key: &TransactionKey, instruction: &Instruction) {
         self.check(|records| {
             records.requested(key, Content::of(instruction));
@@ -115,7 +112,7 @@ impl Auditor {
         self.state().immediate.submitted(process_id, key, now);
     }
 
-    /// Records the answer of a process.
+    /// Records the response of a process.
     pub fn answered(
         &self,
         process_id: ProcessId,
@@ -130,7 +127,7 @@ impl Auditor {
         self.check(|records| match answer {
             Acceptance::Accepted(accepted) => records.acknowledged(key, &content, accepted),
             Acceptance::KeyReused => records.refused_as_reused(key, &content),
-            // The account may be opened at this moment.
+            // The account may be opened at the same time.
             Acceptance::AccountUnknown => Ok(()),
             Acceptance::CurrencyMismatch { .. } => {
                 Err(format!("{key} was refused for its currency, which is the currency of the account"))
@@ -149,8 +146,8 @@ impl Auditor {
         group.iter().for_each(|new| state.immediate.queued(process_id, &new.key));
     }
 
-    /// Checks that a process may post the insertions of a commit at once now. The commit is in progress until the
-    /// returned value is dropped.
+    /// Checks that a process may post the insertions of a commit immediately, now. The commit is in progress until the returned
+    /// value is dropped.
     pub fn posts_at_once(
         self: &Arc<Self>,
         raw: &Store,
@@ -177,7 +174,7 @@ impl Auditor {
         self.check(|records| group.iter().try_for_each(|new| records.row(&new.key, row(raw, &new.key))));
     }
 
-    /// Checks the account and the rows after a commit, written or refused.
+    /// Checks the account and the rows after a commit, whether it was written or refused.
     pub fn committed(&self, raw: &Store, commit: &AccountCommit, answer: &Result<Committed, StoreFault>) {
         self.check(|records| {
             let is_written = matches!(answer, Ok(Committed::Done { revision: Some(_) }));
@@ -196,7 +193,7 @@ impl Auditor {
                 }
                 records.row(key, row)?;
             }
-            // A chunk promises its order only if it asks for it.
+            // A commit of a chunk guarantees the order only on request.
             let promises_order = !is_of_chunk(commit) || commit.after_accepted;
             if !is_written || commit.inserted().is_empty() || !promises_order {
                 return Ok(());
@@ -208,7 +205,7 @@ impl Auditor {
         });
     }
 
-    /// Checks the rows after a rejection of transactions of an account that does not exist.
+    /// Checks the rows after rejections of transactions of an account that does not exist.
     pub fn rejected_unknown(&self, raw: &Store, commit: &UnknownAccountCommit, is_written: bool) {
         self.check(|records| {
             for key in commit.decided.iter().map(Decided::key) {
@@ -221,7 +218,7 @@ impl Auditor {
         });
     }
 
-    /// Records that a process learns that this account does not exist.
+    /// Records that a process found that this account does not exist.
     pub fn missed(&self, account: AccountKey) {
         self.check(|records| {
             records.missing.insert(account);
@@ -229,7 +226,7 @@ impl Auditor {
         });
     }
 
-    /// Checks something of batches.
+    /// Runs a check of batches.
     pub fn batches(&self, check: impl FnOnce(&mut BatchAudit) -> Checked) {
         let mut state = self.state();
         let State { batches, findings, .. } = &mut *state;
@@ -238,18 +235,18 @@ impl Auditor {
         }
     }
 
-    /// What occurred to batches.
+    /// Returns the counts of events of batches.
     pub fn batch_counts(&self) -> EventCounts {
         self.state().batches.counts.clone()
     }
 
-    /// The batches that were acknowledged and are not final, and the completed ones whose results no client read.
+    /// Returns the acknowledged batches that are not final, and the completed batches whose results no client read.
     pub fn unfinished_batches(&self) -> (Vec<BatchKey>, Vec<BatchKey>) {
         let state = self.state();
         (state.batches.unfinished(), state.batches.unread())
     }
 
-    /// Checks a row after it was marked.
+    /// Checks a row after a mark was written.
     pub fn marked(&self, raw: &Store, key: &TransactionKey) {
         self.check(|records| records.row(key, row(raw, key)));
     }
@@ -273,8 +270,8 @@ impl Auditor {
         });
     }
 
-    /// Records that the adversary had access to these transactions: their work may be missing from now on,
-    /// until repair sends it again. At the end of the run they must be final like all others.
+    /// Records that the adversary had access to these transactions: their work may be missing from now on, until repair sends it
+    /// again. At the end of the run, they must be final like all others.
     pub fn tampered(&self, body: &[u8]) {
         self.check(|records| {
             let keys = records.work.keys_in(body);
@@ -331,7 +328,7 @@ impl Auditor {
         }
     }
 
-    /// Records something that the checks of dead letters need.
+    /// Records a fact that the checks of dead letters need.
     pub fn letters(&self, record: impl FnOnce(&mut LetterAudit, &WorkInFlight)) {
         let mut state = self.state();
         let State { records, letters, .. } = &mut *state;
@@ -360,7 +357,7 @@ impl Auditor {
         self.check(|records| records.number(number.counter()));
     }
 
-    /// Reads a shared value after an attempt to write it, at that time of the store.
+    /// Reads a shared value after an attempt to write it, at this time of the store.
     pub fn swapped(&self, raw: &Store, name: &str, at: Timestamp) {
         let value = now(raw.sync.get(name)).ok().flatten().map(|current| current.value);
         let Some(value) = value.and_then(|value| serde_json::from_str::<Value>(&value).ok()) else { return };
@@ -376,7 +373,7 @@ impl Auditor {
         }
     }
 
-    /// Records that an operator begins to release the gate.
+    /// Records that an operator starts to release the gate.
     pub fn operator_releases(&self) {
         self.state().gate.operator_releases();
     }
@@ -401,7 +398,7 @@ impl Auditor {
         }
     }
 
-    /// The transactions that were acknowledged and are not final yet.
+    /// Returns the acknowledged transactions that are not final.
     pub fn unfinished(&self) -> Vec<TransactionKey> {
         self.state().records.unfinished().cloned().collect()
     }
@@ -430,7 +427,7 @@ impl Auditor {
         self.batches(|batches| batches.close(raw));
     }
 
-    /// The numbers of posted and of rejected transactions.
+    /// Returns the numbers of posted and of rejected transactions.
     pub fn outcomes(&self) -> (u64, u64) {
         self.state().records.outcomes()
     }

@@ -1,15 +1,15 @@
-//! How often each event occurred, by its name. A world without an event proves nothing about it.
+//! Counts of events by name. A world without an event proves nothing about it.
 
 use std::collections::BTreeMap;
 
 use postonce_shared::testing::prelude::*;
 
-/// Counts by name.
+/// Counts of events by name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EventCounts(BTreeMap<String, u64>);
 
 impl EventCounts {
-    /// Counts an event that many times more.
+    /// Adds to the count of an event.
     pub fn add(&mut self, name: &str, more: u64) {
         let count = self.0.entry(name.to_owned()).or_default();
         *count = count.saturating_add(more);
@@ -20,13 +20,13 @@ impl EventCounts {
         other.0.iter().for_each(|(name, count)| self.add(name, *count));
     }
 
-    /// How often it occurred.
+    /// Returns the count of an event.
     pub fn of(&self, name: &str) -> u64 {
         self.0.get(name).copied().unwrap_or(0)
     }
 }
 
-/// The name of the answer to a commit.
+/// Returns the name of the response to a commit.
 pub const fn answer_name(answer: &Result<Committed, StoreFault>) -> &'static str {
     match answer {
         Ok(Committed::Done { revision: Some(_) }) => "commit: written",

@@ -1,4 +1,4 @@
-//! The kinds of faults, how often each occurs in one run, and how often each occurred.
+//! The kinds of faults, their frequency in a run, and their counts.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,29 +9,29 @@ use super::scheduler::Scheduler;
 /// A kind of fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fault {
-    /// A process ends at any `await`.
+    /// A process ends at an `await`.
     Crash,
     /// A process is asked to drain.
     Drain,
-    /// A process stops running while time goes on.
+    /// A process stops running while time passes.
     Pause,
     /// A process starts with a wrong wall clock.
     ClockSkew,
-    /// The store carries out a request; the answer is lost.
+    /// The store executes a request, but the response is lost.
     AnswerLost,
     /// A request never reaches the store.
     RequestLost,
-    /// The store carries out a request long after its sender gave up.
+    /// The store executes a request long after its sender gave up.
     WriteLate,
-    /// The store carries out a request twice; the sender receives the second answer.
+    /// The store executes a request twice; the sender receives the second response.
     WriteTwice,
-    /// The store rejects a request for now.
+    /// The store temporarily rejects a request.
     Throttled,
     /// The store is slow for some time.
     SlowStore,
     /// The store is unavailable for some time.
     Outage,
-    /// A lease ends at once, so that other processes receive the message too.
+    /// A lease ends immediately, so other processes receive the message too.
     LeaseCut,
     /// A message is on the queue twice.
     MessageTwice,
@@ -43,11 +43,11 @@ pub enum Fault {
     StaleReceipt,
     /// A ring is lost.
     RingLost,
-    /// A ring without a reason.
+    /// A ring arrives without a reason.
     RingSpurious,
     /// A reply to a waiting process is lost.
     ReplyLost,
-    /// The answer to a client is lost.
+    /// The response to a client is lost.
     ResponseLost,
     /// A client's request arrives a second time, at any web process.
     RequestTwice,
@@ -62,7 +62,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// Every kind.
+    /// All kinds of faults.
     pub const ALL: [Self; 25] = [
         Self::Crash,
         Self::Drain,
@@ -91,7 +91,7 @@ impl Fault {
         Self::PayloadLost,
     ];
 
-    /// The name in output and in command lines.
+    /// Returns the name in output and on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Crash => "crash",
@@ -122,12 +122,12 @@ impl Fault {
         }
     }
 
-    /// The fault of that name.
+    /// Finds the fault by its name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|fault| fault.name() == name)
     }
 
-    /// The highest frequency, per thousand occasions.
+    /// Returns the maximum frequency, per thousand occasions.
     const fn permille_max(self) -> u32 {
         match self {
             // Per step.
@@ -145,7 +145,7 @@ impl Fault {
             Self::ResponseLost | Self::RequestTwice => 300,
             // Per action of the adversary.
             Self::MessageForged | Self::MessageTaken => 800,
-            // A consequence of other faults.
+            // Results from other faults.
             Self::StaleReceipt => 0,
         }
     }
@@ -157,19 +157,18 @@ impl fmt::Display for Fault {
     }
 }
 
-/// How often each fault occurs in one run. A run with few kinds of faults finds other mistakes than a run
-/// with all kinds.
+/// Frequency of each fault in a run. Runs with few kinds of faults find other mistakes than runs with all kinds.
 #[derive(Debug, Clone, Default)]
 pub struct FaultMix {
     permille: BTreeMap<Fault, u32>,
 }
 
 impl FaultMix {
-    /// Draws a mix from the seed; faults in `without` never occur.
+    /// Draws a mix from the seed. Faults in `without` never occur.
     pub fn draw(scheduler: &Scheduler, without: &[Fault]) -> Self {
         let mut permille = BTreeMap::new();
         for fault in Fault::ALL {
-            // Drawn for every kind, so that leaving out one kind does not change the others.
+            // Drawn for every kind, so that disabling one kind does not change the others.
             let (is_on, part) = (scheduler.below(100) < 60, scheduler.below(1000));
             let max = u64::from(fault.permille_max());
             let drawn = max.saturating_mul(part).div_ceil(1000);
@@ -180,13 +179,13 @@ impl FaultMix {
         Self { permille }
     }
 
-    /// The frequency, per thousand occasions.
+    /// Returns the frequency of a fault, per thousand occasions.
     pub fn permille(&self, fault: Fault) -> u32 {
         self.permille.get(&fault).copied().unwrap_or(0)
     }
 }
 
-/// How often each fault occurred.
+/// Number of occurrences of each fault.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FaultCounts(BTreeMap<Fault, u64>);
 
@@ -205,18 +204,18 @@ impl FaultCounts {
         }
     }
 
-    /// How often that fault occurred.
+    /// Returns the number of occurrences of a fault.
     pub fn of(&self, fault: Fault) -> u64 {
         self.0.get(&fault).copied().unwrap_or(0)
     }
 
-    /// How often any fault occurred.
+    /// Returns the number of occurrences of all faults.
     pub fn total(&self) -> u64 {
         self.0.values().sum()
     }
 }
 
-/// A random duration of a fault that lasts for some time.
+/// Draws the duration of a lasting fault.
 pub fn length(fault: Fault, scheduler: &Scheduler) -> Duration {
     let seconds_max = match fault {
         Fault::Pause | Fault::SlowStore => 40,

@@ -1,4 +1,4 @@
-//! The part of the auditor for the gate: who may post, and when the gate may be released.
+//! The part of the auditor for the gate: which processes may post, and when the gate may be released.
 
 use std::collections::BTreeMap;
 
@@ -8,24 +8,24 @@ use serde_json::Value;
 
 use super::scheduler::ProcessId;
 
-/// The state of the gate as far as the auditor has seen it.
+/// The state of the gate that the auditor has observed.
 #[derive(Debug, Default)]
 pub(super) struct GateAudit {
     held: bool,
     epoch: u64,
     /// The time of the scheduled release, in milliseconds since 1970.
     release_at_ms: Option<i64>,
-    /// The number of operators who are releasing the gate now.
+    /// Number of operators that are releasing the gate.
     operators: u32,
-    /// The last epoch that an operator may have released.
+    /// Last epoch that an operator may have released.
     operators_epoch: u64,
-    /// The process that had started last when the gate was held.
+    /// The last process that started before the gate was held.
     last_started: Option<ProcessId>,
     acknowledged: BTreeMap<ProcessId, u64>,
 }
 
 impl GateAudit {
-    /// Why the process must not receive or post now, if so.
+    /// Returns the reason why the process must not receive or post now, if there is one.
     pub(super) fn forbids(&self, process_id: ProcessId) -> Option<String> {
         let acknowledged = self.acknowledged.get(&process_id).is_some_and(|epoch| *epoch >= self.epoch);
         let started_later = self.last_started.is_some_and(|last| process_id > last);
@@ -39,7 +39,7 @@ impl GateAudit {
         self.acknowledged.insert(process_id, epoch);
     }
 
-    /// Records the stored value at that time of the store. Returns a finding if a scheduled release was too early.
+    /// Records the stored value at this time of the store. Returns a finding if a scheduled release was too early.
     pub(super) fn stored(
         &mut self,
         value: &Value,
@@ -60,7 +60,7 @@ impl GateAudit {
         too_early.map(|ms| format!("the gate was released {ms} ms before its time (epoch {epoch})"))
     }
 
-    /// Records that an operator begins to release the gate, whatever is scheduled.
+    /// Records that an operator starts to release the gate, regardless of the schedule.
     pub(super) fn operator_releases(&mut self) {
         self.operators = self.operators.saturating_add(1);
         self.operators_epoch = self.epoch;

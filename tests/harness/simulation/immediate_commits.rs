@@ -1,4 +1,4 @@
-//! Commits of requests that are posted at once, and the mutations of them.
+//! Commits of requests that are posted immediately, and their mutations.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::ports::{StoreConnection, short};
 /// Sends a commit that inserts its transactions.
 ///
 /// # Errors
-/// As [`Network::request`].
+/// Same as [`Network::request`].
 pub async fn post_at_once(
     connection: &StoreConnection,
     commit: &AccountCommit,
@@ -22,7 +22,7 @@ pub async fn post_at_once(
     let sent = AccountCommit { after_accepted, ..commit.clone() };
     let (auditor, time) = (&network.auditor, network.scheduler.now());
     let in_progress = Arc::new(auditor.posts_at_once(&network.raw, *process_id, &sent, time));
-    // Without the strong reference, the sender has received an error, or its process has ended.
+    // If the strong reference is gone, the sender has received an error, or its process has ended.
     let sender = Arc::downgrade(&in_progress);
     let names: Vec<String> = sent.inserted().iter().map(|new| short(&new.pending.submission.key)).collect();
     let request = StoreRequest::write("commit-new", names.join(" "));
@@ -49,7 +49,7 @@ pub async fn post_at_once(
         Ok(Committed::Taken(_)) if connection.makes(Mutation::TakenCountsAsPosted) => {
             Ok(Committed::Done { revision: None })
         }
-        // Without the new revision, so that the process does not keep its old balance under it.
+        // Omits the new revision, so that the process does not cache its old balance under it.
         Ok(Committed::Done { .. })
             if connection.makes(Mutation::RejectionFromOldCache) && posts_nothing(commit) =>
         {
@@ -59,7 +59,7 @@ pub async fn post_at_once(
     }
 }
 
-/// The commit at the store.
+/// Executes the commit at the store.
 fn write(
     network: &Network,
     sent: &AccountCommit,
@@ -84,7 +84,7 @@ fn write(
     answer
 }
 
-/// Whether a commit only rejects.
+/// Returns whether a commit only rejects transactions.
 const fn posts_nothing(commit: &AccountCommit) -> bool {
     commit.page.entries.is_empty()
 }

@@ -1,12 +1,12 @@
-//! How often requests were posted at once, and what happened instead. A world without such requests proves nothing
-//! about them.
+//! Counts of requests that were posted immediately, and of the reasons why others were not. A world without such requests
+//! proves nothing about them.
 
 use postonce_shared::posting::waiting::{QueueReason, ServedCounts};
 use postonce_shared::testing::prelude::*;
 
 use super::event_counts::{EventCounts, answer_name};
 
-/// Everything that must occur, by its name in [`ImmediateCounts`].
+/// Names in [`ImmediateCounts`] of all events that must occur.
 pub const EVENTS: [&str; 18] = [
     "posted at once",
     "queued: gate_held",
@@ -28,7 +28,7 @@ pub const EVENTS: [&str; 18] = [
     "commit: written after its sender gave up",
 ];
 
-/// Counts by name.
+/// Counts of events by name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ImmediateCounts(EventCounts);
 
@@ -50,7 +50,7 @@ impl ImmediateCounts {
         }
     }
 
-    /// Counts the answer to a commit that inserts transactions.
+    /// Counts the response to a commit that inserts transactions.
     pub fn add_answer(&mut self, commit: &AccountCommit, answer: &Result<Committed, StoreFault>) {
         self.add(answer_name(answer), 1);
         if matches!(answer, Ok(Committed::Done { .. })) {
@@ -59,12 +59,12 @@ impl ImmediateCounts {
         }
     }
 
-    /// Counts a commit that was written although its sender had received an error.
+    /// Counts a commit that was written after its sender received an error.
     pub fn add_late(&mut self) {
         self.add("commit: written after its sender gave up", 1);
     }
 
-    /// How often it occurred.
+    /// Returns the count of an event.
     pub fn of(&self, name: &str) -> u64 {
         self.0.of(name)
     }

@@ -1,7 +1,7 @@
-//! What the auditor checks about requests that are posted at once.
+//! Checks of requests that are posted immediately.
 //!
-//! The order within a process: a process that sent an insert of a transaction, or acknowledged it, before it received a
-//! request on the same account does not post the request at once while the transaction is accepted. The promise ends two
+//! The order within a process: a process that sent an insert of a transaction, or acknowledged it, before it received a request
+//! for the same account, does not post the request immediately while the transaction is accepted. This guarantee ends two
 //! visibility timeouts after the process received the transaction.
 
 use std::collections::BTreeMap;
@@ -12,22 +12,22 @@ use postonce_shared::testing::prelude::*;
 use super::records::{AuditRecords, Checked, Content, TransactionRecord, check};
 use super::scheduler::ProcessId;
 
-/// The requests, inserts and acknowledgments of each process in their order, and its commits in progress.
+/// The requests, inserts and acknowledgments of each process in order, and its commits in progress.
 #[derive(Debug, Default)]
 pub struct ImmediateRecords {
-    /// How long a process remembers its open work.
+    /// Time for which a process remembers its open work.
     limit: Duration,
     /// Number of events so far.
     events: u64,
-    /// When each process first received a request: the number of the event, and the time.
+    /// First receipt of each request by each process: the number of the event, and the time.
     submitted: BTreeMap<(ProcessId, TransactionKey), (u64, Duration)>,
-    /// The event in which each process first sent an insert or an acknowledgment.
+    /// Number of the event in which each process first sent an insert or an acknowledgment.
     queued: BTreeMap<(ProcessId, AccountKey), BTreeMap<TransactionKey, u64>>,
     in_progress: BTreeMap<ProcessId, usize>,
 }
 
 impl ImmediateRecords {
-    /// No requests, to processes that remember their open work for this time.
+    /// Creates empty records for processes that remember their open work for this time.
     pub fn new(limit: Duration) -> Self {
         Self { limit, ..Self::default() }
     }
@@ -49,8 +49,7 @@ impl ImmediateRecords {
         self.queued.entry((process_id, key.account)).or_default().entry(key.clone()).or_insert(event);
     }
 
-    /// Returns a description of the accepted transactions that the commit of a process must not precede, if there are
-    /// any.
+    /// Returns a description of the accepted transactions that the commit of a process must not overtake, if there are any.
     pub fn overtaken(
         &self,
         process_id: ProcessId,
@@ -78,27 +77,26 @@ impl ImmediateRecords {
         None
     }
 
-    /// Records that a commit begins.
+    /// Records the start of a commit.
     pub fn begins(&mut self, process_id: ProcessId) {
         let count = self.in_progress.entry(process_id).or_default();
         *count = count.saturating_add(1);
     }
 
-    /// Records that a commit has ended, or that its process has.
+    /// Records the end of a commit, or of its process.
     pub fn ends(&mut self, process_id: ProcessId) {
         let count = self.in_progress.entry(process_id).or_default();
         *count = count.saturating_sub(1);
     }
 
-    /// The number of commits in progress.
+    /// Returns the number of commits in progress.
     pub fn in_progress(&self, process_id: ProcessId) -> usize {
         self.in_progress.get(&process_id).copied().unwrap_or(0)
     }
 }
 
 impl AuditRecords {
-    /// Records a row that a commit inserted with its outcome. The outcome is checked afterwards, like that of every
-    /// other row.
+    /// Records a row that a commit inserted with its outcome. The outcome is checked later, like that of every other row.
     pub fn inserted(
         &mut self,
         key: &TransactionKey,
@@ -117,12 +115,12 @@ impl AuditRecords {
         Ok(())
     }
 
-    /// Whether the transaction is in the log and not final.
+    /// Returns whether the transaction is in the log and not final.
     pub fn is_accepted(&self, key: &TransactionKey) -> bool {
         self.transactions.get(key).is_some_and(|record| record.outcome.is_none())
     }
 
-    /// Checks that a commit that is reported as done left its own outcome in a row.
+    /// Checks that a commit reported as done left its own outcome in a row.
     pub fn done(&self, key: &TransactionKey, outcome: &Outcome, row: Option<&StoredTransaction>) -> Checked {
         let left = row.and_then(|row| row.outcome.as_ref());
         check(left == Some(outcome), || {
@@ -130,8 +128,8 @@ impl AuditRecords {
         })
     }
 
-    /// Checks that a commit on a store that does not check the order rejects nothing that a transaction elsewhere
-    /// might pay.
+    /// Checks that a commit on a store without order checks rejects nothing for its balance, because a transaction of another
+    /// process might pay for it.
     pub fn rejects_nothing_for_its_balance(&self, commit: &AccountCommit) -> Checked {
         let for_balance = |outcome: &Outcome| match outcome {
             Outcome::Posted { .. } => false,

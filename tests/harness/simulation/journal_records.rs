@@ -1,4 +1,4 @@
-//! What the auditor checks about journals: that pages are one chain, and that their decisions agree with the records.
+//! Checks of journals: pages form one chain, and their decisions agree with the records.
 
 use postonce_shared::testing::prelude::*;
 
@@ -136,7 +136,7 @@ impl AuditRecords {
     }
 }
 
-/// Reads the pages of an account without entries.
+/// Reads the pages of an account that have no entries.
 fn decision_pages(raw: &Store, account: AccountKey) -> Result<Vec<JournalPage>, String> {
     let pages = now(raw.archive.stored_decision_pages(account, None, ENTRIES_MAX));
     let pages = pages.map_err(|fault| fault.to_string())?.items;

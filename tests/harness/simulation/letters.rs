@@ -1,8 +1,8 @@
-//! Checks why a message became a dead letter: only a permanent fault may cause that, or processes that crashed, each
-//! while it tried the work of this message alone.
+//! Checks why a message became a dead letter. The reason must be a permanent fault, or processes that each crashed while they
+//! tried the work of this message alone.
 //!
-//! A process tries one message at a time. So what a process tries when it crashes is the work of the message in which
-//! it recorded an attempt last, or it tries nothing.
+//! A process tries one message at a time. When it crashes, it was trying the work of the message in which it last recorded an
+//! attempt, or none.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,15 +17,15 @@ use super::records::{Checked, check};
 use super::scheduler::ProcessId;
 use super::work_in_flight::WorkInFlight;
 
-/// Part of the reason of a letter whose processes ended.
+/// Part of the reason of a dead letter whose processes ended.
 const ENDED: &str = "it may crash the worker";
 
-/// What the checks need to know about processes and messages.
+/// Records about processes and messages for these checks.
 #[derive(Debug, Default)]
 pub struct LetterAudit {
     registered: BTreeMap<ProcessId, RegistryId>,
     crashed: BTreeSet<RegistryId>,
-    /// The attempts in each message that a process received, as the process last saw or wrote them.
+    /// The attempts in each message that a process received, as it last read or wrote them.
     seen: BTreeMap<(ProcessId, String), Attempts>,
     /// The work of the last attempt that each process began to record.
     tried_last: BTreeMap<RegistryId, String>,
@@ -49,7 +49,7 @@ impl LetterAudit {
         self.seen.insert((process, id.to_owned()), attempts_in(body));
     }
 
-    /// Records that a process is about to write a message. Whether the write succeeds, and when, does not matter.
+    /// Records that a process is about to write a message. The result and the time of the write do not matter.
     pub fn writes(&mut self, process: ProcessId, id: &str, body: &[u8], in_flight: &WorkInFlight) {
         let attempts = attempts_in(body);
         let before = self.seen.insert((process, id.to_owned()), attempts.clone());
@@ -64,12 +64,12 @@ impl LetterAudit {
         self.bodies.insert(id.to_owned(), body.to_vec());
     }
 
-    /// Checks the reason of a new letter.
+    /// Checks the reason of a new dead letter.
     pub fn set_aside(&self, letter: &DeadLetter, in_flight: &WorkInFlight) -> Checked {
         if letter.reason.contains(ENDED) {
             return self.check_attempts(letter, in_flight);
         }
-        // Nothing that a process of the bank sealed has a permanent fault; what others sent or changed may have one.
+        // Content that a process of the bank sealed has no permanent fault. Content that others sent or changed may have one.
         let body = Body::decode(&letter.body, &seal_of(RING_SECRET));
         let is_work = matches!(body, Ok(Body::Content(Content::Work(_))));
         check(!is_work, || format!("a dead letter without a permanent fault: {}", letter.reason))
@@ -91,7 +91,7 @@ impl LetterAudit {
     }
 }
 
-/// The attempts in a message under the seal of the bank.
+/// Returns the attempts in a message under the seal of the bank.
 fn attempts_in(body: &[u8]) -> Attempts {
     let seal = seal_of(RING_SECRET);
     match Body::decode(body, &seal) {
@@ -101,7 +101,7 @@ fn attempts_in(body: &[u8]) -> Attempts {
     }
 }
 
-/// The work in a message, whatever its counters are, and wherever it is stored.
+/// Identifies the work in a message, regardless of its counters and of where it is stored.
 fn work_of(body: &[u8], in_flight: &WorkInFlight) -> String {
     let keys = in_flight.keys_in(body);
     if !keys.is_empty() {

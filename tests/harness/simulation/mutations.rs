@@ -1,5 +1,5 @@
-//! Deliberate mistakes in the code of the bank. Each is a mistake that a developer could make. A simulation
-//! that does not find them proves nothing.
+//! Deliberate mistakes in the code of the bank, each of which a developer could make. A simulation that does not find them
+//! proves nothing.
 
 use postonce_shared::adapters::memory::flaws::Flaw;
 
@@ -18,11 +18,11 @@ pub enum Mutation {
     DeleteBeforeCommit,
     /// A message is dropped after a number of receipts.
     DropAfterReceipts,
-    /// A write of the register without a clear answer counts as written.
+    /// A write of the register without a clear response counts as written.
     RangePublishedBeforeConfirmed,
     /// A write of the register is compared with the revision at the time of the write.
     RangeComparedAtWrite,
-    /// A commit without a clear answer counts as failed, and is decided and written again.
+    /// A commit without a clear response counts as failed, and is decided and written again.
     UnclearCommitPostedAgain,
     /// A row under the same key counts as a row with the same content.
     FingerprintSkipped,
@@ -30,7 +30,7 @@ pub enum Mutation {
     InsertReplaces,
     /// A request is acknowledged before the log has the row.
     AnswerBeforeLog,
-    /// A send without a clear answer counts as sent.
+    /// A send without a clear response counts as sent.
     AnswerBeforeQueue,
     /// An existing row counts as enqueued.
     ReplayTrustsTheRow,
@@ -50,25 +50,25 @@ pub enum Mutation {
     KeyNotGuarded,
     /// A commit that inserts a transaction does not check the version of the account.
     InsertionWithoutVersionGuard,
-    /// A process posts at once while the gate is held.
+    /// A process posts immediately while the gate is held.
     PostedAtHeldGate,
     /// A process does not remember the work that it put on the queue.
     OwnOpenWorkForgotten,
-    /// A request is rejected at once by a cached balance, without a check of the version of the account.
+    /// A request is rejected immediately by a cached balance, without a check of the version of the account.
     RejectionFromOldCache,
-    /// A request is answered as posted before its commit is written.
+    /// A request gets the response "posted" before its commit is written.
     AnswerBeforeCommit,
     /// A row under the key of a commit counts as written by this commit.
     TakenCountsAsPosted,
     /// A commit does not require that it comes after the accepted transactions of its account.
     OrderNotRequired,
-    /// The ledger is assumed to check the order of commits.
+    /// The process assumes that the ledger checks the order of commits.
     OrderCheckAssumed,
     /// The outcome of a chunk is added to the totals each time it is reported.
     ChunkCountedTwice,
     /// A commit of a chunk does not check that the keys of its items are free.
     ChunkKeysNotGuarded,
-    /// The outcome of a chunk is what its worker decided, and not what its rows prove.
+    /// The outcome of a chunk is the decision of its worker instead of the outcome in its rows.
     OutcomeBelieved,
     /// An initiator posts its chunks although its manifest is not the one of the record.
     ChunkOfNoManifest,
@@ -80,19 +80,19 @@ pub enum Mutation {
     MissingPayloadSettled,
     /// A process that survived an attempt does not record that in its registry entry, and counts as ended.
     SurvivorCountsAsEnded,
-    /// A process performs a scheduled release of the gate by its own clock, however wrong that is.
+    /// A process performs a scheduled release of the gate by its own clock, even if that is wrong.
     WrongClockReleases,
-    /// A commit leaves one of its rejections out of its page.
+    /// A commit omits one of its rejections from its page.
     RejectionLeftOut,
     /// The page of a change of terms has other terms.
     TermsLeftOut,
-    /// The adapter for Azure takes every row that it reads back for its own, without comparing the nonce.
+    /// The adapter for Azure treats every row that it reads back as its own, without comparing the nonce.
     ReadBackNonceNotCompared,
-    /// The adapter for Azure takes a commit that it does not read back for one that will never be written.
+    /// The adapter for Azure assumes that a commit that it does not read back will never be written.
     AbsenceProvesFailure,
-    /// The adapter for Azure takes the operations of a batch that its response does not contain for written.
+    /// The adapter for Azure assumes that operations missing in the response to a batch were written.
     MissingPartsCountAsWritten,
-    /// The adapter for Azure takes each page of a scan for the last one.
+    /// The adapter for Azure treats each page of a scan as the last one.
     PageCountsAsLast,
 }
 
@@ -144,7 +144,7 @@ impl Mutation {
         Self::PageCountsAsLast,
     ];
 
-    /// The name in output and in command lines.
+    /// Returns the name in output and on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::CommitWithoutVersionGuard => "commit-without-version-guard",
@@ -193,12 +193,12 @@ impl Mutation {
         }
     }
 
-    /// The mistake of that name.
+    /// Finds the mistake by its name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|mutation| mutation.name() == name)
     }
 
-    /// The store of the worlds that find the mistake.
+    /// Returns the store of the worlds that find the mistake.
     pub const fn store(self) -> WorldStore {
         let is_of_azure = matches!(
             self,
@@ -210,7 +210,7 @@ impl Mutation {
         if is_of_azure { WorldStore::Azure } else { WorldStore::Memory }
     }
 
-    /// The part of the mistake that the store makes.
+    /// Returns the part of the mistake that the store makes.
     pub const fn flaw(self) -> Option<Flaw> {
         match self {
             Self::CommitWithoutVersionGuard => Some(Flaw::AccountUnguarded),
@@ -218,7 +218,7 @@ impl Mutation {
             Self::RejectionWithoutVersionGuard => Some(Flaw::RejectionUnguarded),
             Self::InsertReplaces => Some(Flaw::InsertReplaces),
             Self::InsertionWithoutVersionGuard => Some(Flaw::InsertionUnguarded),
-            // Only some commits are sent to a store with this flaw.
+            // Only some commits go to a store with this flaw.
             Self::KeyNotGuarded
             | Self::DeleteBeforeCommit
             | Self::DropAfterReceipts

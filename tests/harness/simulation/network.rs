@@ -1,5 +1,5 @@
-//! The network between a process and the store. A request takes time; it may be lost in either direction,
-//! arrive late, or be carried out twice. A request continues after the end of its process.
+//! The network between a process and the store. A request takes time. It may be lost in either direction, arrive late, or be
+//! executed twice. A request continues after the end of its process.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,16 +18,16 @@ use super::mutations::Mutation;
 use super::scheduler::{ProcessId, Scheduler};
 use super::trace::Trace;
 
-/// Longest time to the store, or back, normally.
+/// Maximum time of one direction under normal conditions.
 const TRIP_MAX: Duration = Duration::from_millis(8);
-/// Longest time to the store, or back, while the store is slow.
+/// Maximum time of one direction while the store is slow.
 const SLOW_TRIP_MAX: Duration = Duration::from_millis(2_000);
-/// Longest time after which a client of the store gives up.
+/// Maximum time after which a client of the store gives up.
 const TIMEOUT_MAX: Duration = Duration::from_secs(12);
-/// Longest time after which a late write is carried out, normally.
+/// Maximum time after which a late write is executed.
 const LATE_MAX: Duration = Duration::from_secs(90);
-/// How many of a thousand writes are followed by a crash of their process within a few steps, in runs with
-/// crashes. A crash around a write finds the most mistakes.
+/// Number of writes, per thousand, that are followed by a crash of their process within a few steps, in runs with crashes. A
+/// crash around a write finds the most mistakes.
 const CRASH_AROUND_WRITE_PERMILLE: u32 = 8;
 
 /// A request to the store.
@@ -39,20 +39,20 @@ pub struct StoreRequest {
     pub target: String,
     /// Whether the operation changes anything.
     pub writes: bool,
-    /// Whether the client of the store repeats the request by itself.
+    /// Whether the client of the store repeats the request automatically.
     pub repeats: bool,
-    /// When the sender gives up, and when the request is carried out nevertheless.
+    /// When the sender gives up, and when the request is executed nevertheless.
     pub lateness: Lateness,
 }
 
-/// The times of a request that gets no answer.
+/// Times of a request that gets no response.
 #[derive(Debug, Clone, Copy)]
 pub struct Lateness {
-    /// Longest time after which the sender gives up.
+    /// Maximum time after which the sender gives up.
     pub gives_up_max: Duration,
-    /// Longest time after that until a late write is carried out.
+    /// Maximum time from then until a late write is executed.
     pub late_max: Duration,
-    /// How many of a thousand lost writes are late instead.
+    /// Number of lost writes, per thousand, that are late instead.
     pub late_permille: u32,
 }
 
@@ -61,17 +61,17 @@ impl Lateness {
 }
 
 impl StoreRequest {
-    /// A read.
+    /// Creates a read request.
     pub fn read(name: &'static str, target: impl ToString) -> Self {
         Self { name, target: target.to_string(), writes: false, repeats: false, lateness: Lateness::USUAL }
     }
 
-    /// A write that the client of the store repeats when it receives no answer.
+    /// Creates a write that the client of the store repeats when it receives no response.
     pub fn write(name: &'static str, target: impl ToString) -> Self {
         Self { name, target: target.to_string(), writes: true, repeats: true, lateness: Lateness::USUAL }
     }
 
-    /// A write that the client of the store never repeats.
+    /// Creates a write that the client of the store never repeats.
     pub fn write_once(name: &'static str, target: impl ToString) -> Self {
         Self { name, target: target.to_string(), writes: true, repeats: false, lateness: Lateness::USUAL }
     }
@@ -88,15 +88,15 @@ enum RequestOutcome {
 struct FaultState {
     mix: FaultMix,
     counts: FaultCounts,
-    /// The faults that last for some time, with their ends.
+    /// Lasting faults, with their end times.
     lasting: BTreeMap<Fault, Duration>,
-    /// A process that crashes after that many steps.
+    /// A process that crashes after this number of steps.
     scheduled_crash: Option<(ProcessId, u64)>,
 }
 
-/// The network and the store at its end.
+/// The network, and the store that it leads to.
 pub struct Network {
-    /// Decides what happens next.
+    /// Determines the next step.
     pub scheduler: Scheduler,
     /// Checks the store after every write.
     pub auditor: Arc<Auditor>,
@@ -104,11 +104,11 @@ pub struct Network {
     pub mutation: Option<Mutation>,
     /// The store itself.
     pub raw: Store,
-    /// The same store without some of its guards, for a mistake that needs it.
+    /// The same store without some guards, for mistakes that need it.
     pub unguarded: Store,
-    /// The tables below the store, if it is the adapter for Azure.
+    /// The tables of the store, if it is the adapter for Azure.
     pub tables: Option<Arc<Mutex<Tables>>>,
-    /// Whether all work is in payloads.
+    /// Whether all work is stored in payloads.
     pub claims_work: bool,
     trace: Mutex<Trace>,
     fault_state: Mutex<FaultState>,
@@ -116,7 +116,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// A network to a store, and to the same store without guards of rows.
+    /// Creates a network to a store, and to the same store without row guards.
     pub fn new(
         scheduler: Scheduler,
         (raw, unguarded, tables): (Store, Store, Option<Arc<Mutex<Tables>>>),
@@ -151,13 +151,13 @@ impl Network {
         self.trace.lock().note(steps, now, event.as_ref());
     }
 
-    /// The sum and the last lines of the trace.
+    /// Returns the hash and the last lines of the trace.
     pub fn trace(&self) -> (u64, Vec<String>) {
         let trace = self.trace.lock();
         (trace.sum(), trace.tail())
     }
 
-    /// Whether the fault occurs now. An occurrence is counted.
+    /// Returns whether the fault occurs now, and counts it if so.
     pub fn injects(&self, fault: Fault) -> bool {
         let permille = self.fault_state.lock().mix.permille(fault);
         let occurs = self.scheduler.chance(permille);
@@ -167,7 +167,7 @@ impl Network {
         occurs
     }
 
-    /// Whether this kind of fault occurs in this run at all. An occurrence is counted.
+    /// Returns whether this kind of fault occurs in this run at all, and counts it if so.
     pub fn injects_if_enabled(&self, fault: Fault) -> bool {
         let occurs = self.fault_state.lock().mix.permille(fault) > 0;
         if occurs {
@@ -176,7 +176,7 @@ impl Network {
         occurs
     }
 
-    /// Whether everything that was acknowledged is final, every queue is empty, and no batch counts as open.
+    /// Returns whether everything acknowledged is final, every queue is empty, and no batch counts as open.
     pub fn is_at_rest(&self, queues: &[QueueName]) -> bool {
         let is_empty =
             |queue: &QueueName| now(self.raw.queue.backlog(queue)).is_ok_and(|backlog| backlog.depth == 0);
@@ -194,22 +194,22 @@ impl Network {
         self.fault_state.lock().counts.add(fault);
     }
 
-    /// The counts so far.
+    /// Returns the counts so far.
     pub fn counts(&self) -> FaultCounts {
         self.fault_state.lock().counts.clone()
     }
 
-    /// Counts requests that are posted at once.
+    /// Counts events of requests that are posted immediately.
     pub fn count_immediate(&self, count: impl FnOnce(&mut ImmediateCounts)) {
         count(&mut self.immediate.lock());
     }
 
-    /// The counts of requests that are posted at once, so far.
+    /// Returns the counts of requests that are posted immediately, so far.
     pub fn immediate_counts(&self) -> ImmediateCounts {
         self.immediate.lock().clone()
     }
 
-    /// Stops all faults. Requests that are under way may still arrive late.
+    /// Stops all faults. Requests in transit may still arrive late.
     pub fn stop_faults(&self) {
         let mut state = self.fault_state.lock();
         state.mix = FaultMix::default();
@@ -217,10 +217,10 @@ impl Network {
         state.scheduled_crash = None;
     }
 
-    /// Between two steps: the store may become slow or unavailable.
+    /// Called between two steps: may make the store slow or unavailable.
     pub fn start_lasting_faults(&self) {
         for fault in [Fault::SlowStore, Fault::Outage] {
-            // Steps are far more frequent than other occasions, so most of them are skipped.
+            // Steps are far more frequent than other occasions, so most steps are skipped.
             if self.lasts(fault) || self.scheduler.below(8) > 0 || !self.injects(fault) {
                 continue;
             }
@@ -230,12 +230,12 @@ impl Network {
         }
     }
 
-    /// Whether a fault of that kind lasts now.
+    /// Returns whether a fault of this kind lasts now.
     fn lasts(&self, fault: Fault) -> bool {
         self.fault_state.lock().lasting.get(&fault).is_some_and(|until| *until > self.scheduler.now())
     }
 
-    /// The process that must crash now, if there is one.
+    /// Returns the process that must crash now, if there is one.
     pub fn due_crash(&self) -> Option<ProcessId> {
         let mut state = self.fault_state.lock();
         let (process_id, steps) = state.scheduled_crash?;
@@ -247,12 +247,10 @@ impl Network {
         Some(process_id)
     }
 
-    /// Sends a request to the store. `operation` runs at the store as one step; it may run twice, or after
-    /// its sender gave up.
+    /// Sends a request to the store. `operation` runs at the store in one step. It may run twice, or after its sender gave up.
     ///
     /// # Errors
-    /// The error of the operation, or that the store was unavailable: then the operation may have run, or
-    /// may still run.
+    /// The error of the operation, or [`StoreFault::Unavailable`], after which the operation may have run or may still run.
     pub async fn request<T: Send + 'static>(
         self: &Arc<Self>,
         process_id: ProcessId,
@@ -266,7 +264,7 @@ impl Network {
     /// Sends a request like [`Self::request`].
     ///
     /// # Errors
-    /// The fault because of which no answer arrived.
+    /// The fault that prevented a response.
     pub async fn exchange<T: Send + 'static>(
         self: &Arc<Self>,
         process_id: ProcessId,
@@ -279,7 +277,7 @@ impl Network {
         let network = Arc::clone(self);
         let trip = async move {
             let result = network.travel(process_id, &request, outcome, &operation).await;
-            // A late write still runs, and its result is dropped.
+            // A late write still runs, but its result is dropped.
             let _gone = answer.send(result);
             if outcome == RequestOutcome::Failed(Fault::WriteLate) {
                 network.pass(network.scheduler.up_to(request.lateness.late_max)).await;
@@ -368,7 +366,7 @@ impl Network {
         RequestOutcome::Answered
     }
 
-    /// A process may crash within a few steps after it sends a write.
+    /// May schedule a crash of the process within a few steps after a write.
     fn schedule_crash(&self, process_id: ProcessId, request: &StoreRequest) {
         let crashes = self.fault_state.lock().mix.permille(Fault::Crash) > 0;
         if process_id == ProcessId::ENVIRONMENT || !request.writes || !crashes {
@@ -390,12 +388,12 @@ impl Network {
     }
 }
 
-/// The fault of a store that is unavailable.
+/// Returns the error of an unavailable store.
 pub fn unavailable(why: &'static str) -> StoreFault {
     StoreFault::Unavailable { doing: "asking the simulated store", source: why.into() }
 }
 
-/// The answer of a store in memory, which is always ready.
+/// Returns the result of a store in memory, which is always ready.
 pub fn now<T>(answer: impl Future<Output = T>) -> T {
     answer.now_or_never().expect("a store in memory is always ready")
 }

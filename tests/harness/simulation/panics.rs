@@ -1,4 +1,4 @@
-//! Captures panics of the code under test, even where they are caught. A simulation runs on one thread.
+//! Captures panics of the code under test, even if they are caught. A simulation runs on one thread.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Once;
@@ -8,7 +8,7 @@ thread_local! {
     static FIRST_PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Starts to keep panics of this thread for [`take`] instead of printing them.
+/// Starts to store panics of this thread for [`take`] instead of printing them.
 pub fn start_capture() {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
@@ -26,12 +26,12 @@ pub fn start_capture() {
     FIRST_PANIC.set(None);
 }
 
-/// The first panic since [`start_capture`].
+/// Returns the first panic since [`start_capture`].
 pub fn take() -> Option<String> {
     FIRST_PANIC.take()
 }
 
-/// Prints panics of this thread again.
+/// Stops the capture: panics of this thread are printed again.
 pub fn stop_capture() {
     CAPTURING.set(false);
 }

@@ -1,5 +1,5 @@
-//! The ports of one process. Each call goes over the network, and the auditor checks the store after it.
-//! The mutations are applied here.
+//! The ports of one process. Each call goes over the network, and the auditor checks the store after it. Mutations are applied
+//! here.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -21,16 +21,16 @@ use super::process_world::store_time;
 use super::scheduler::ProcessId;
 use super::{archive_port, batches, immediate_commits, left_out_mutations, queue_port, repost_mutation};
 
-/// Longest time for which [`Mutation::RejectionFromOldCache`] keeps a row before it is used.
+/// Maximum time for which [`Mutation::RejectionFromOldCache`] keeps a row before it is used.
 const OLD_ROW_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// The connection of a process with the store.
 pub struct StoreConnection {
-    /// The network.
+    /// The network to the store.
     pub network: Arc<Network>,
-    /// The process.
+    /// The connected process.
     pub process_id: ProcessId,
-    /// What the process knows, if it makes a mistake with batches.
+    /// State for mistakes with batches.
     pub mistaken: Mutex<Mistaken>,
     /// The world of the process, whose clock may be wrong.
     world: Arc<dyn World>,
@@ -38,7 +38,7 @@ pub struct StoreConnection {
 }
 
 impl StoreConnection {
-    /// The ports of a process.
+    /// Creates the ports of a process.
     pub fn ports(network: &Arc<Network>, process_id: ProcessId, world: &Arc<dyn World>) -> Store {
         let clock = if network.mutation == Some(Mutation::WrongClockReleases) {
             StoreClock::of_this_machine()
@@ -65,7 +65,7 @@ impl StoreConnection {
             process_registry: connection.clone(),
             records: connection.clone(),
             clock,
-            // Not simulated: the simulated processes do not use them.
+            // Not simulated, because the simulated processes do not use these ports.
             ..network.raw.clone()
         };
         match &network.tables {
@@ -74,7 +74,7 @@ impl StoreConnection {
         }
     }
 
-    /// Whether the run makes that mistake.
+    /// Returns whether the run makes this mistake.
     pub fn makes(&self, mutation: Mutation) -> bool {
         self.network.mutation == Some(mutation)
     }
@@ -82,13 +82,13 @@ impl StoreConnection {
     /// Sends a request to the store.
     ///
     /// # Errors
-    /// As [`Network::request`].
+    /// Same as [`Network::request`].
     pub async fn request<T: Send + 'static>(
         &self,
         request: StoreRequest,
         operation: impl Fn(&Network) -> Result<T, StoreFault> + Send + Sync + 'static,
     ) -> Result<T, StoreFault> {
-        // The time of the store when it processed the request, as in its response.
+        // The time of the store at which it processed the request, as in its response.
         let processed_ms = Arc::new(AtomicI64::new(0));
         let (sent, processed) = (self.world.uptime(), Arc::clone(&processed_ms));
         let operation = move |network: &Network| {
@@ -123,7 +123,7 @@ impl Ledger for StoreConnection {
             outcomes
         });
         if self.makes(Mutation::AnswerBeforeLog) {
-            // The row is written in the background.
+            // Writes the row in the background.
             let (process_id, network) = (self.process_id, Arc::clone(&self.network));
             let (kept, target) = (group.to_vec(), names.join(" "));
             self.network.scheduler.spawn(
@@ -196,7 +196,7 @@ impl Ledger for StoreConnection {
         };
         let first = read().await?;
         if self.makes(Mutation::RejectionFromOldCache) {
-            // The row is old when it is used.
+            // Waits, so that the row is old when it is used.
             let scheduler = &self.network.scheduler;
             scheduler.sleep(self.process_id, scheduler.up_to(OLD_ROW_TIME_MAX)).await;
         }
@@ -330,12 +330,12 @@ impl SyncStore for StoreConnection {
     }
 }
 
-/// The name of a transaction in the trace: its account and its id.
+/// Returns the name of a transaction in the trace: its account and its id.
 pub fn short(key: &TransactionKey) -> String {
     format!("{}/{}", key.account.account.as_uuid().as_u128(), key.message.as_uuid().as_u128())
 }
 
-/// The ports of a store in memory, and of the same store without the guards that a mistake leaves out.
+/// Returns the ports of a store in memory, and of the same store without the guards that a mistake omits.
 pub fn memory(store: &MemoryStore, mutation: Option<Mutation>) -> (Store, Store) {
     let flawed = match mutation.filter(|mutation| *mutation != Mutation::UnclearCommitPostedAgain) {
         Some(mutation) => mutation.flaw(),

@@ -1,4 +1,4 @@
-//! The world as one process sees it.
+//! The clock and the timers of one process.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use postonce_shared::testing::prelude::*;
 
 use super::scheduler::{ProcessId, Scheduler};
 
-/// 2026-01-01T00:00:00Z: the start of all wall clocks.
+/// Start of all wall clocks: 2026-01-01T00:00:00Z.
 const START_UNIX_MS: i64 = 1_767_225_600_000;
 
-/// The time of the store, whose clock is right.
+/// Returns the time of the store, whose clock is right.
 pub fn store_time(scheduler: &Scheduler) -> Timestamp {
     Timestamp::from_unix_ms(START_UNIX_MS).after(scheduler.now())
 }
@@ -20,12 +20,12 @@ pub fn store_time(scheduler: &Scheduler) -> Timestamp {
 pub struct ProcessWorld {
     scheduler: Scheduler,
     process_id: ProcessId,
-    /// How far the wall clock is ahead, in milliseconds.
+    /// Milliseconds by which the wall clock is ahead.
     skew_ms: i64,
 }
 
 impl ProcessWorld {
-    /// The world of a process whose wall clock is that many milliseconds ahead.
+    /// Creates the world of a process whose wall clock is this many milliseconds ahead.
     pub const fn new(scheduler: Scheduler, process_id: ProcessId, skew_ms: i64) -> Self {
         Self { scheduler, process_id, skew_ms }
     }

@@ -1,5 +1,5 @@
-//! The processes of the bank: the production code of web and worker over simulated ports. Several processes
-//! run, crash, drain, pause and start again.
+//! The processes of the bank: the production code of web and worker over simulated ports. Several processes run, crash, drain,
+//! pause and restart.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
@@ -37,21 +37,21 @@ use super::ports::StoreConnection;
 use super::process_world::ProcessWorld;
 use super::scheduler::{ProcessId, Scheduler};
 
-/// Largest error of a wall clock.
+/// Maximum error of a wall clock, in milliseconds.
 const SKEW_MS_MAX: u64 = 600_000;
-/// Longest delivery time of a ring or a reply.
+/// Maximum delivery time of a ring or a reply.
 const RING_TIME_MAX: Duration = Duration::from_millis(20);
 /// Interval at which a process that only accepts requests reads the gate.
 const GATE_POLL: Duration = Duration::from_secs(20);
 /// Time for which a ping proves that rings arrive.
 const PING_VALID: Duration = Duration::from_secs(75);
-/// Longest time until a process that ended is started again.
+/// Maximum time until an ended process is restarted.
 const RESTART_TIME_MAX: Duration = Duration::from_secs(20);
 
-/// So many that a round of a simulated store takes less than a second.
+/// With this rate, a round of the scrubber over a simulated store takes less than a second.
 const SCRUBBER_OPERATIONS_PER_DAY: u32 = 1_000_000;
 
-/// Why a process ends that did not drain.
+/// Reason in the trace for the end of a process that did not drain.
 const CRASHES: &str = "crashes";
 
 /// The secret of all processes of a run.
@@ -62,28 +62,28 @@ pub const RING_SECRET: &str = "the-secret-of-the-simulation";
 pub enum Role {
     /// Accepts requests.
     Web,
-    /// Posts.
+    /// Posts work.
     Worker,
-    /// Accepts requests and posts.
+    /// Accepts requests and posts work.
     WebWithWorker,
 }
 
 /// The settings of all processes of a run.
 #[derive(Debug, Clone, Copy)]
 pub struct ProcessSettings {
-    /// The number of work queues.
+    /// Number of work queues.
     pub queue_count: u16,
-    /// The visibility timeout of a received message.
+    /// Visibility timeout of received messages.
     pub visibility_timeout: Duration,
-    /// Receipts after which the items of a message are posted one by one.
+    /// Number of receipts after which the items of a message are posted one by one.
     pub dequeue_count_max: u32,
-    /// Longest times between two polls of empty queues.
+    /// Maximum times between two polls of empty queues.
     pub idle_delays: IdleDelays,
-    /// Whether requests that wait are posted at once when possible.
+    /// Whether requests that wait are posted immediately if possible.
     pub immediate_posting: bool,
-    /// Largest number of items in a chunk of a batch.
+    /// Maximum number of items in a chunk of a batch.
     pub chunk_items_max: usize,
-    /// Number of faults without a success in between after which a chunk ends.
+    /// Number of consecutive faults after which a chunk ends.
     pub chunk_faults_max: u32,
 }
 
@@ -108,12 +108,12 @@ impl ProcessSettings {
 }
 
 impl ProcessSettings {
-    /// The queues of all kinds.
+    /// Returns the queues of all kinds.
     pub fn queues(&self) -> Vec<QueueName> {
         [envelope::queues(self.queue_count), self.batch_queues()].concat()
     }
 
-    /// The queues of batches.
+    /// Returns the queues of batches.
     pub fn batch_queues(&self) -> Vec<QueueName> {
         let others = vec![messages::split_queue(), messages::count_queue()];
         [others, messages::post_queues(self.queue_count)].concat()
@@ -123,13 +123,13 @@ impl ProcessSettings {
 /// A running process.
 #[derive(Clone)]
 pub struct RunningProcess {
-    /// The id of this run of the process.
+    /// Id of this run of the process.
     pub id: ProcessId,
-    /// The id in the process registry.
+    /// Id in the process registry.
     pub registry_id: RegistryId,
-    /// The role.
+    /// The role of the process.
     pub role: Role,
-    /// The application.
+    /// The production code of the process.
     pub bank: Bank,
     /// Applies the gate.
     pub gatekeeper: Arc<Gatekeeper>,
@@ -138,24 +138,24 @@ pub struct RunningProcess {
     starter: Arc<DrainStarter>,
 }
 
-/// All processes, by slot. A slot keeps its role when its process starts again.
+/// All processes, by slot. A slot keeps its role when its process restarts.
 pub struct Processes {
     /// The network between the processes and the store.
     pub network: Arc<Network>,
     settings: ProcessSettings,
     slots: Mutex<BTreeMap<usize, RunningProcess>>,
-    /// How the requests of all processes were served, also of those that ended.
+    /// Counts of the requests of all processes, including ended ones.
     served: Mutex<Vec<Arc<ServedCounts>>>,
 }
 
 impl Processes {
-    /// No processes.
+    /// Creates an empty set of processes.
     pub fn new(network: &Arc<Network>, settings: ProcessSettings) -> Arc<Self> {
         let (network, served) = (Arc::clone(network), Mutex::default());
         Arc::new(Self { network, settings, slots: Mutex::default(), served })
     }
 
-    /// How often requests were posted at once, and what happened instead.
+    /// Returns the counts of requests that were posted immediately, and of the reasons why others were not.
     pub fn immediate_counts(&self) -> ImmediateCounts {
         let mut counts = self.network.immediate_counts();
         self.served.lock().iter().for_each(|served| counts.add_served(served));
@@ -176,12 +176,12 @@ impl Processes {
         drop(processes);
     }
 
-    /// The processes that run now.
+    /// Returns the running processes.
     pub fn running(&self) -> Vec<RunningProcess> {
         self.slots().values().filter(|process| self.scheduler().is_running(process.id)).cloned().collect()
     }
 
-    /// A random running process that accepts requests.
+    /// Returns a random running process that accepts requests.
     pub fn any_web(&self) -> Option<RunningProcess> {
         let mut webs = self.running();
         webs.retain(|process| process.role != Role::Worker);
@@ -227,7 +227,7 @@ impl Processes {
         let permits = Arc::clone(&bank.gate_permits);
         let on_registered = move || {
             if ignores_gate {
-                // No later value is newer.
+                // The maximum epoch, so that no later value is newer.
                 let value = GateValue { epoch: u64::MAX, state: GateState::Released };
                 permits.apply(&permits.begin_read(), &GateRecord { value, ..GateRecord::UNSET });
             }
@@ -302,7 +302,7 @@ impl Processes {
         self.scheduler().spawn(ProcessId::ENVIRONMENT, restart.boxed());
     }
 
-    /// Between two steps: a process may crash, drain or pause.
+    /// Called between two steps: may crash, drain or pause a process.
     pub fn inject_faults(self: &Arc<Self>) {
         if let Some(process_id) = self.network.due_crash() {
             let found =
@@ -312,7 +312,7 @@ impl Processes {
             }
         }
         for fault in [Fault::Crash, Fault::Drain, Fault::Pause] {
-            // Steps are far more frequent than other occasions, so most of them are skipped.
+            // Steps are far more frequent than other occasions, so most steps are skipped.
             if self.scheduler().below(10) > 0 || !self.network.injects(fault) {
                 continue;
             }
@@ -339,7 +339,7 @@ impl Processes {
     }
 }
 
-/// A process that accepts requests and applies the gate, until it drains.
+/// Runs a process that accepts requests and applies the gate, until it drains.
 async fn run_web(gatekeeper: Arc<Gatekeeper>, bank: Bank, draining: Drain) {
     bank.prepare_order_numbers();
     let poll = run_every(&*gatekeeper, GATE_POLL, &*bank.world, &draining);
@@ -347,14 +347,14 @@ async fn run_web(gatekeeper: Arc<Gatekeeper>, bank: Bank, draining: Drain) {
     bank.close_order_numbers().await;
 }
 
-/// A process that posts, until it is drained.
+/// Runs a process that posts work, until it drains.
 async fn run_worker(worker: Worker, bank: Bank, draining: Drain) {
     bank.prepare_order_numbers();
     worker.run(&draining).await;
     bank.close_order_numbers().await;
 }
 
-/// The messages of one process to other processes.
+/// Sends messages of one process to other processes.
 struct PeerMessages {
     processes: Arc<Processes>,
     bell: Arc<LocalDoorbell>,
@@ -384,7 +384,7 @@ impl Doorbell for PeerMessages {
         self.bell.rung(kind).await
     }
 
-    /// Pings are lost like rings. Rings are lost although pings arrive as well: a wrong proof may only delay work.
+    /// Pings are lost like rings. A ring may be lost even if a ping arrives: a wrong proof may only delay work.
     fn proven_until(&self) -> Option<Duration> {
         let network = &self.processes.network;
         let until = network.scheduler.now().saturating_add(PING_VALID);
@@ -395,7 +395,7 @@ impl Doorbell for PeerMessages {
 impl Replies for PeerMessages {
     fn send(&self, to: &ReplyTo, completion: Completion) {
         let Processes { network, .. } = &*self.processes;
-        // A reply is lost if the clocks differ too much, as over HTTP.
+        // As over HTTP, a reply is lost if the clocks differ too much.
         let Ok(to) = self.seal.verify(to) else { return };
         let addressee = self.processes.running().into_iter().find(|process| process.address == *to);
         let Some(addressee) = addressee.filter(|_| !network.injects(Fault::ReplyLost)) else { return };

@@ -1,4 +1,4 @@
-//! The work queue of one process: at least once, unordered, sometimes late.
+//! The work queue of one process: at-least-once, unordered, and sometimes late.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,14 +17,14 @@ use super::process_world::ProcessWorld;
 use super::processes::RING_SECRET;
 use super::seal_mutations::{as_received, as_written};
 
-/// Receipts after which [`Mutation::DropAfterReceipts`] drops a message.
+/// Number of receipts after which [`Mutation::DropAfterReceipts`] drops a message.
 const RECEIPTS_MAX: u32 = 4;
 
-/// The connection of a process with the queues.
+/// The connection of a process to the queues.
 pub struct QueueConnection(pub Arc<StoreConnection>);
 
 impl QueueConnection {
-    /// In some runs all work is claimed from the payload store, as otherwise only large groups are.
+    /// In some runs, stores all work as payloads, which the bank does only for large groups.
     async fn claimed(&self, body: &[u8]) -> Vec<u8> {
         let StoreConnection { network, process_id, .. } = &*self.0;
         let seal = seal_of(RING_SECRET);

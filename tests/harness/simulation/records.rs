@@ -1,5 +1,4 @@
-//! The records of the auditor: what clients requested, what was acknowledged, and what was posted or
-//! rejected.
+//! The records of the auditor: requests of clients, acknowledgements, and outcomes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,10 +7,10 @@ use postonce_shared::testing::prelude::*;
 use super::network::now;
 use super::work_in_flight::WorkInFlight;
 
-/// Maximum number of journal entries read at once: more than any run writes.
+/// Maximum number of journal entries read at once, more than any run writes.
 pub(super) const ENTRIES_MAX: usize = 1_000_000;
 
-/// The content of a request, as far as it matters for the money.
+/// The parts of a request that matter for the money.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Content {
     pub(super) deposit: bool,
@@ -20,7 +19,7 @@ pub struct Content {
 }
 
 impl Content {
-    /// The content of an instruction.
+    /// Returns the content of an instruction.
     pub fn of(instruction: &Instruction) -> Self {
         Self {
             deposit: instruction.kind == TransactionKind::Deposit,
@@ -39,9 +38,9 @@ pub(super) struct TransactionRecord {
     pub(super) content: Content,
     acknowledged: bool,
     pub(super) outcome: Option<Outcome>,
-    /// The sequence, the balance and the order number of its journal entry, if there is one.
+    /// Sequence, balance and order number of its journal entry, if there is one.
     pub(super) entry: Option<(u64, i64, u64)>,
-    /// The version and the reason of its rejection in the journal, if there is one.
+    /// Version and reason of its rejection in the journal, if there is one.
     pub(super) rejection: Option<(u64, RejectReason)>,
 }
 
@@ -53,26 +52,26 @@ pub(super) struct AccountRecord {
     pub(super) head: PageHash,
     pub(super) overdraft: i64,
     status: AccountStatus,
-    /// Every balance during the last change of the account; the first is the balance before it.
+    /// Every balance during the last change of the account, starting with the balance before it.
     pub(super) balances: Vec<i64>,
 }
 
-/// What the auditor knows.
+/// All records of the auditor.
 #[derive(Debug, Default)]
 pub struct AuditRecords {
     pub(super) requested: BTreeMap<TransactionKey, Vec<Content>>,
     pub(super) transactions: BTreeMap<TransactionKey, TransactionRecord>,
     pub(super) accounts: BTreeMap<AccountKey, AccountRecord>,
     numbers: BTreeSet<u64>,
-    /// Transactions in messages that an adversary had access to.
+    /// Transactions in messages that the adversary had access to.
     tampered: BTreeSet<TransactionKey>,
-    /// Accounts of which a process learned that they do not exist.
+    /// Accounts that a process found not to exist.
     pub missing: BTreeSet<AccountKey>,
     /// The messages and dead letters that contain work.
     pub work: WorkInFlight,
-    /// The order numbers of commits that were answered as not written.
+    /// Order numbers of commits that were reported as not written.
     pub refused: BTreeSet<u64>,
-    /// The limit below which the register has reserved order numbers.
+    /// The limit in the register below which order numbers are reserved.
     pub reserved_below: u64,
 }
 
@@ -83,7 +82,7 @@ pub(super) fn check(holds: bool, finding: impl FnOnce() -> String) -> Checked {
 }
 
 impl AuditRecords {
-    /// Records that a client may send this content under that key.
+    /// Records that a client may send this content under this key.
     pub fn requested(&mut self, key: &TransactionKey, content: Content) {
         let contents = self.requested.entry(key.clone()).or_default();
         if !contents.contains(&content) {
@@ -108,7 +107,7 @@ impl AuditRecords {
         self.shown(key, shown.outcome.as_ref())
     }
 
-    /// Checks a refusal because the key has other content.
+    /// Checks the refusal of a key that was used with other content.
     pub fn refused_as_reused(&self, key: &TransactionKey, requested: &Content) -> Checked {
         let record = self.transactions.get(key);
         check(record.is_some_and(|record| record.content != *requested), || {
@@ -127,13 +126,12 @@ impl AuditRecords {
         check(same, || format!("{key} was shown as {shown:?}, and the log has {record:?}"))
     }
 
-    /// Records that an adversary had access to these transactions, so that their work may be missing.
+    /// Records that the adversary had access to these transactions, so their work may be missing.
     pub fn tampered(&mut self, keys: Vec<TransactionKey>) {
         self.tampered.extend(keys);
     }
 
-    /// Checks that the work of these transactions still exists after a message or a dead letter was
-    /// removed.
+    /// Checks that the work of these transactions still exists after a message or a dead letter was removed.
     pub fn check_work_exists(&self, keys: &[TransactionKey], why: &str) -> Checked {
         for key in keys {
             let open = self
@@ -237,23 +235,23 @@ impl AuditRecords {
         })
     }
 
-    /// The transactions that were acknowledged and are not final.
+    /// Returns the acknowledged transactions that are not final.
     pub fn unfinished(&self) -> impl Iterator<Item = &TransactionKey> {
         let open = |record: &TransactionRecord| record.acknowledged && record.outcome.is_none();
         self.transactions.iter().filter(move |(_, record)| open(record)).map(|(key, _)| key)
     }
 
-    /// The accounts.
+    /// Returns the keys of all accounts.
     pub fn accounts(&self) -> Vec<AccountKey> {
         self.accounts.keys().copied().collect()
     }
 
-    /// The transactions.
+    /// Returns the keys of all transactions.
     pub fn transactions(&self) -> Vec<TransactionKey> {
         self.transactions.keys().cloned().collect()
     }
 
-    /// The numbers of posted and of rejected transactions.
+    /// Returns the numbers of posted and of rejected transactions.
     pub fn outcomes(&self) -> (u64, u64) {
         let count = |posted: bool| {
             let of_kind =
@@ -265,7 +263,7 @@ impl AuditRecords {
 }
 
 impl TransactionRecord {
-    /// A transaction with this content that is not acknowledged.
+    /// Creates the record of a transaction with this content that is not acknowledged yet.
     pub(super) const fn of(content: Content) -> Self {
         Self { content, acknowledged: false, outcome: None, entry: None, rejection: None }
     }
@@ -289,7 +287,7 @@ pub(super) fn key_of(account: AccountKey, partner: &PartnerId, message: MessageI
     TransactionKey { account, partner: partner.clone(), message }
 }
 
-/// Whether the rejection is right for one of the balances during the last change of the account.
+/// Returns whether the rejection is right for one of the balances during the last change of the account.
 fn rejection_is_due(account: &AccountRecord, content: &Content, reason: RejectReason) -> bool {
     match reason {
         RejectReason::InsufficientFunds => {

@@ -1,4 +1,4 @@
-//! The process registry, as a process reaches it over the network.
+//! The process registry of a process, reached over the network.
 
 use async_trait::async_trait;
 use postonce_shared::ports::process_registry::{ProcessId, ProcessRegistry, RegisteredProcess};

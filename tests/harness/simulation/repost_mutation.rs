@@ -1,5 +1,5 @@
-//! The mistake of treating a commit without a clear answer as failed: it is decided again on the current
-//! account, and written once more.
+//! The mistake of treating a commit without a clear response as failed: it is decided again on the current account, and written
+//! once more.
 
 use postonce_shared::domain::decision::Pending;
 use postonce_shared::testing::prelude::*;
@@ -23,7 +23,7 @@ pub async fn post_again(
     let mut work = Vec::new();
     for finalization in commit.stored() {
         if let Some(row) = connection.transaction(&finalization.pending.submission.key).await? {
-            // Also if it is final.
+            // Included even if it is final.
             work.push(Pending::from(Work { submission: row.submission, row: row.revision, delivered: None }));
         }
     }

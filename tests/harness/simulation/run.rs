@@ -1,5 +1,4 @@
-//! One run of a seed: a phase with faults, and then a phase without faults, in which all acknowledged work
-//! must become final.
+//! One run of a seed: a phase with faults, then a phase without faults, in which all acknowledged work must become final.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,15 +28,15 @@ use super::scheduler::{ProcessId, Scheduler, Step};
 use super::trace::Trace;
 use super::workload::Workload;
 
-/// Longest phase with faults.
+/// Maximum duration of the phase with faults.
 const FAULT_PHASE_MAX: Duration = Duration::from_secs(600);
-/// Longest time until everything is final after the faults stop: repair waits for 10 minutes, then for 20.
+/// Maximum time until everything is final after the faults stop: repair waits for 10 minutes, then for 20.
 const RECOVERY_PHASE_MAX: Duration = Duration::from_secs(3 * 3600);
-/// How often unfinished transactions are read in the phase without faults.
+/// Interval of reads of unfinished transactions in the phase without faults.
 const ENQUIRY_INTERVAL: Duration = Duration::from_secs(30);
 /// Time of the sweep after the run, in milliseconds.
 const SWEEP_AFTER_MS: i64 = 2 * 24 * 3_600_000;
-/// Steps after which a run counts as endless.
+/// Number of steps after which a run counts as endless.
 const STEPS_MAX: u64 = 3_000_000;
 
 /// The store of a world.
@@ -54,11 +53,11 @@ pub enum WorldStore {
 pub struct RunPlan {
     /// The seed of all random decisions.
     pub seed: u64,
-    /// The store.
+    /// The store of the world.
     pub store: WorldStore,
-    /// The number of transactions that clients send.
+    /// Number of transactions that clients send.
     pub transactions: u32,
-    /// The number of batches that clients send.
+    /// Number of batches that clients send.
     pub batches: u32,
     /// Faults that never occur.
     pub without: Vec<Fault>,
@@ -66,12 +65,12 @@ pub struct RunPlan {
     pub mutation: Option<Mutation>,
     /// Whether to print each event.
     pub print: bool,
-    /// The step to stop after.
+    /// Number of steps after which the run stops.
     pub steps_max: Option<u64>,
 }
 
 impl RunPlan {
-    /// A run of a seed with the usual parameters.
+    /// Plans a run of a seed with the default parameters.
     pub const fn of(seed: u64) -> Self {
         Self {
             seed,
@@ -85,12 +84,12 @@ impl RunPlan {
         }
     }
 
-    /// A run over the adapter for Azure, otherwise with the usual parameters.
+    /// Plans a run over the adapter for Azure, otherwise with the default parameters.
     pub fn over_azure(seed: u64) -> Self {
         Self { store: WorldStore::Azure, ..Self::of(seed) }
     }
 
-    /// A run with a mistake, over the store whose adapter makes it.
+    /// Plans a run with a mistake, over the store whose adapter makes it.
     pub fn with(seed: u64, mutation: Mutation) -> Self {
         Self { store: mutation.store(), mutation: Some(mutation), ..Self::of(seed) }
     }
@@ -99,23 +98,23 @@ impl RunPlan {
 /// The result of a run.
 #[derive(Debug, Clone)]
 pub struct Report {
-    /// The seed.
+    /// The seed of the run.
     pub seed: u64,
     /// The first violated rule, if there is one.
     pub finding: Option<String>,
-    /// Steps until the end, or until the finding.
+    /// Number of steps until the end or the finding.
     pub steps: u64,
-    /// Transactions that were posted.
+    /// Number of posted transactions.
     pub posted: u64,
-    /// Transactions that were rejected.
+    /// Number of rejected transactions.
     pub rejected: u64,
     /// The faults that occurred.
     pub faults: FaultCounts,
-    /// How often requests were posted at once, and what happened instead.
+    /// Counts of requests that were posted immediately, and of the reasons why others were not.
     pub immediate: ImmediateCounts,
-    /// What occurred to batches.
+    /// Counts of events of batches.
     pub batches: EventCounts,
-    /// A hash of all events: the same for the same seed.
+    /// Hash of all events, which is equal for equal seeds.
     pub trace_sum: u64,
     /// The last events.
     pub trace_tail: Vec<String>,
@@ -129,7 +128,7 @@ struct Run {
     settings: ProcessSettings,
 }
 
-/// Runs a plan.
+/// Executes a plan.
 pub fn run(plan: &RunPlan) -> Report {
     panics::start_capture();
     let run = Run::new(plan.clone());
@@ -158,7 +157,7 @@ impl Run {
         let scheduler = Scheduler::new(plan.seed);
         let world: Arc<dyn World> = Arc::new(ProcessWorld::new(scheduler.clone(), ProcessId::ENVIRONMENT, 0));
         let store = MemoryStore::empty(Arc::clone(&world));
-        // As on SQLite in every third world, as on Azure in the others.
+        // Every third world checks the order, as SQLite does; the others do not, like Azure.
         let store = if scheduler.below(3) == 0 { store.checking_order() } else { store };
         let (store, unguarded) = memory(&store, plan.mutation);
         let stores = match plan.store {
@@ -171,7 +170,7 @@ impl Run {
         let mix = FaultMix::draw(&scheduler, &plan.without);
         let mut settings = ProcessSettings::draw(&scheduler);
         if plan.mutation == Some(Mutation::SurvivorCountsAsEnded) {
-            // Attempts are recorded only when messages are tried alone, which is rare otherwise.
+            // Attempts are recorded only when messages are tried alone, which is otherwise rare.
             settings.dequeue_count_max = 1;
         }
         let open_work_limit = settings.visibility_timeout.saturating_mul(2);
@@ -210,7 +209,7 @@ impl Run {
         Adversary::spawn(&self.network, work, Adversary::forge_work);
         Adversary::spawn(&self.network, self.settings.batch_queues(), batches::adversary::forge);
         let longest = self.scheduler().up_to(FAULT_PHASE_MAX);
-        // Long enough for every client to start, and no longer than a client waits.
+        // Long enough for every client to start, but not longer than a client waits.
         let shortest = longest.checked_div(2).unwrap_or_default();
         let lasts = |now: Duration| now < longest && (self.workload.has_waiting_clients() || now < shortest);
         while lasts(self.scheduler().now()) {
@@ -226,7 +225,7 @@ impl Run {
         self.network.auditor.finding().map_or(Ok(()), Err)
     }
 
-    /// Without faults, every acknowledged transaction becomes final.
+    /// Runs the phase without faults, in which every acknowledged transaction becomes final.
     fn recover(&self) -> Result<(), String> {
         let (workload, done) = (self.workload.clone(), Arc::new(AtomicBool::new(false)));
         let (network, finished) = (Arc::clone(&self.network), Arc::clone(&done));
@@ -234,11 +233,11 @@ impl Run {
         workload.recovers();
         let task = async move {
             for round in 1_u32.. {
-                // Every time: a late write may have held the gate again.
+                // Repeated, because a late write may have held the gate again.
                 workload.release().await;
                 let web = workload.wait_for_web().await;
-                // Less and less often: a message of a newer version waits for some minutes each time. A claim on a
-                // payload that was lost waits for a recovery.
+                // With increasing intervals, because a message of a newer version waits for some minutes each time. A claim
+                // for a lost payload waits for a recovery.
                 if round.is_power_of_two() {
                     workload.replay_letters(&web).await;
                     drop(web.bank.repair.recover(RecoveryScope::Old).await);
@@ -248,7 +247,7 @@ impl Run {
                 }
                 let (open, unread) = network.auditor.unfinished_batches();
                 open.iter().chain(&unread).for_each(|key| workload.ask_batch(key));
-                // As a later batch does, for messages whose rings were lost.
+                // Rings as a later batch would, for messages whose rings were lost.
                 web.bank.batches.ring();
                 network.scheduler.sleep(ProcessId::ENVIRONMENT, ENQUIRY_INTERVAL).await;
                 if !workload.has_waiting_clients() && network.is_at_rest(&settings.queues()) {
@@ -290,7 +289,7 @@ impl Run {
         Ok(())
     }
 
-    /// Removes what is not needed any more, two days later.
+    /// Sweeps obsolete data, two days later.
     fn sweep(&self) {
         let later = ProcessWorld::new(self.scheduler().clone(), ProcessId::ENVIRONMENT, SWEEP_AFTER_MS);
         let seal = seal_of(RING_SECRET);

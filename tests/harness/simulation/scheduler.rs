@@ -1,9 +1,8 @@
-//! Runs the tasks of several processes on one thread, with its own clock. One seed decides which task runs
-//! next, and nothing else does: the same seed gives the same run, step by step.
+//! Runs the tasks of several processes on one thread, with its own clock. Only the seed determines which task runs next, so the
+//! same seed gives the same run, step by step.
 //!
-//! A step is one poll of one task. Between any two steps a process may be killed (all of its tasks are
-//! dropped, at any `await`) or paused (its tasks do not run while time goes on for the others). The clock
-//! advances only when no task can run.
+//! A step is one poll of one task. Between two steps a process may be killed (all its tasks are dropped, at any `await`) or
+//! paused (its tasks do not run while time passes for others). The clock advances only when no task can run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,16 +16,15 @@ use rand::rngs::StdRng;
 use rand::{Rng as _, RngExt as _, SeedableRng as _};
 use tokio::sync::oneshot;
 
-/// Identifies one run of a process, from its start to its end. A process that starts again gets a new id.
+/// Identifies one run of a process, from its start to its end. A restarted process gets a new id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ProcessId(u32);
 
 impl ProcessId {
-    /// Everything outside of the processes of the bank: the network, the clients, the operators. It never
-    /// ends.
+    /// Everything outside of the processes of the bank: the network, the clients, the operators. It never ends.
     pub const ENVIRONMENT: Self = Self(0);
 
-    /// The number, in the order of the starts.
+    /// Returns the number, in the order of the starts.
     pub const fn number(self) -> u32 {
         self.0
     }
@@ -53,17 +51,17 @@ struct State {
     numbers: u64,
     starts: u32,
     tasks: BTreeMap<TaskId, Task>,
-    /// The timers by their time; the number separates timers of the same time.
+    /// The timers by time. The number distinguishes timers with the same time.
     timers: BTreeMap<(Duration, u64), Timer>,
     running: BTreeSet<ProcessId>,
     paused: BTreeMap<ProcessId, Duration>,
 }
 
-/// Tasks that can run. The set is ordered, so that the order of the wake-ups has no effect: some primitives
-/// wake their waiters in their own order.
+/// Tasks that can run. The set is ordered, so the order of wake-ups has no effect: some primitives wake their waiters in their
+/// own order.
 type Ready = Arc<Mutex<BTreeSet<TaskId>>>;
 
-/// Runs tasks. Clones share all state.
+/// Scheduler of tasks. Clones share all state.
 #[derive(Clone)]
 pub struct Scheduler {
     state: Arc<Mutex<State>>,
@@ -73,7 +71,7 @@ pub struct Scheduler {
 /// The result of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// A task of that process ran.
+    /// A task of this process ran.
     Ran(ProcessId),
     /// No task could run, so the clock advanced to the next timer or the end of a pause.
     Waited,
@@ -93,7 +91,7 @@ impl Wake for TaskWaker {
 }
 
 impl Scheduler {
-    /// A scheduler without tasks, at time zero.
+    /// Creates a scheduler without tasks, at time zero.
     pub fn new(seed: u64) -> Self {
         let state = State {
             rng: StdRng::seed_from_u64(seed),
@@ -109,45 +107,45 @@ impl Scheduler {
         Self { state: Arc::new(Mutex::new(state)), ready: Ready::default() }
     }
 
-    /// The time since the start of the run.
+    /// Returns the time since the start of the run.
     pub fn now(&self) -> Duration {
         self.state.lock().now
     }
 
-    /// Steps so far.
+    /// Returns the number of steps so far.
     pub fn steps(&self) -> u64 {
         self.state.lock().steps
     }
 
-    /// A random number of 64 bits.
+    /// Returns a random number of 64 bits.
     pub fn random(&self) -> u64 {
         self.state.lock().rng.next_u64()
     }
 
-    /// A random number below `end`, which is not zero.
+    /// Returns a random number below `end`, which must not be zero.
     pub fn below(&self, end: u64) -> u64 {
         self.state.lock().rng.random_range(0..end)
     }
 
-    /// Whether an event occurs that occurs in `permille` of a thousand cases.
+    /// Returns whether an event with this probability, per thousand, occurs.
     pub fn chance(&self, permille: u32) -> bool {
         // Nothing is drawn for an impossible event, so that disabling it changes nothing else.
         permille > 0 && self.state.lock().rng.random_range(0..1000) < permille
     }
 
-    /// A random duration from zero to `longest`.
+    /// Returns a random duration from zero to `longest`.
     pub fn up_to(&self, longest: Duration) -> Duration {
         let microseconds = u64::try_from(longest.as_micros()).unwrap_or(u64::MAX);
         Duration::from_micros(self.below(microseconds.saturating_add(1)))
     }
 
-    /// A random choice; there must be at least one.
+    /// Returns a random element of `choices`, which must not be empty.
     pub fn one_of<T: Copy>(&self, choices: &[T]) -> T {
         let place = self.below(u64::try_from(choices.len()).expect("few choices"));
         choices[usize::try_from(place).expect("few choices")]
     }
 
-    /// A random choice, taken out; `None` where there is none.
+    /// Removes and returns a random element of `choices`, or returns `None` if it is empty.
     pub fn take_one<T>(&self, mut choices: Vec<T>) -> Option<T> {
         let place = self.below(u64::try_from(choices.len().max(1)).expect("few choices"));
         let place = usize::try_from(place).expect("few choices");
@@ -163,12 +161,12 @@ impl Scheduler {
         process_id
     }
 
-    /// Whether the process has not ended.
+    /// Returns whether the process has not ended.
     pub fn is_running(&self, process_id: ProcessId) -> bool {
         self.state.lock().running.contains(&process_id)
     }
 
-    /// Ends a process: its tasks and timers are dropped, and it cannot start more of them.
+    /// Ends a process: its tasks and timers are dropped, and it cannot start new ones.
     pub fn kill(&self, process_id: ProcessId) {
         let mut state = self.state.lock();
         state.running.remove(&process_id);
@@ -179,11 +177,11 @@ impl Scheduler {
         let ended: BTreeMap<TaskId, Task> = ended;
         state.timers.retain(|_, timer| timer.process_id != process_id);
         drop(state);
-        // Outside of the lock: dropping a future may wake or spawn other tasks.
+        // Dropped outside of the lock, because dropping a future may wake or spawn other tasks.
         drop(ended);
     }
 
-    /// Ends all processes. Tasks hold the scheduler, and would never be dropped otherwise.
+    /// Ends all processes. Tasks hold the scheduler, and would otherwise never be dropped.
     pub fn clear(&self) {
         let mut state = self.state.lock();
         state.running.clear();
@@ -200,7 +198,7 @@ impl Scheduler {
         state.paused.insert(process_id, until);
     }
 
-    /// Starts a task of a process. If the process has ended, nothing happens.
+    /// Starts a task of a process. Does nothing if the process has ended.
     pub fn spawn(&self, process_id: ProcessId, future: BoxFuture<'static, ()>) {
         let mut state = self.state.lock();
         if !state.running.contains(&process_id) {
@@ -213,7 +211,7 @@ impl Scheduler {
         self.ready.lock().insert(task);
     }
 
-    /// Returns after that time.
+    /// Waits for this duration.
     pub async fn sleep(&self, process_id: ProcessId, duration: Duration) {
         let woken = {
             let mut state = self.state.lock();
@@ -225,7 +223,7 @@ impl Scheduler {
             state.timers.insert(due, Timer { process_id, wake });
             woken
         };
-        // Without a sender the process has ended, and none of its tasks runs any more.
+        // Without a sender, the process has ended and none of its tasks runs any more.
         woken.await.unwrap_or_default();
     }
 
@@ -233,7 +231,7 @@ impl Scheduler {
     pub fn step(&self) -> Step {
         let Some((id, process_id, mut future)) = self.choose() else { return self.advance_clock() };
         let waker = Waker::from(Arc::new(TaskWaker { task: id, ready: Arc::clone(&self.ready) }));
-        // A task that panics ends, as it would in a process; the panic itself is captured elsewhere.
+        // A task that panics ends, as in a real process. The panic is captured elsewhere.
         let poll = AssertUnwindSafe(|| future.as_mut().poll(&mut Context::from_waker(&waker)));
         let polled = catch_unwind(poll).unwrap_or(Poll::Ready(()));
         let mut state = self.state.lock();
@@ -254,7 +252,7 @@ impl Scheduler {
         Step::Ran(process_id)
     }
 
-    /// A random task that can run.
+    /// Chooses a random task that can run.
     fn choose(&self) -> Option<(TaskId, ProcessId, BoxFuture<'static, ()>)> {
         let mut ready = self.ready.lock();
         let mut state = self.state.lock();

@@ -1,5 +1,5 @@
-//! Mutations of the verification of seals, applied between a process and its queue. Where the mutated
-//! process would trust or seal a body, the body gets the seal of the bank here.
+//! Mutations of the verification of seals, applied between a process and its queue. Where the mutated process would trust or seal
+//! a body, the body gets the seal of the bank here.
 
 use postonce_shared::testing::prelude::*;
 
@@ -13,7 +13,7 @@ fn seal() -> Seal {
     seal_of(RING_SECRET)
 }
 
-/// The body that the process receives.
+/// Returns the body that the process receives.
 pub fn as_received(connection: &StoreConnection, body: Vec<u8>) -> Vec<u8> {
     let is_sealed = seal().verify(Purpose::Message, &body);
     if connection.makes(Mutation::SealOverPartOfTheItem) && seal().verify(Purpose::Message, &masked(&body)) {
@@ -32,7 +32,7 @@ pub fn as_received(connection: &StoreConnection, body: Vec<u8>) -> Vec<u8> {
     body
 }
 
-/// The body that the process writes.
+/// Returns the body that the process writes.
 pub fn as_written(connection: &StoreConnection, body: Vec<u8>) -> Vec<u8> {
     if connection.makes(Mutation::Resealing) && matches!(Names::read(&body), Ok(names) if names.is_complete())
     {
@@ -57,7 +57,7 @@ fn masked(body: &[u8]) -> Vec<u8> {
     with_member(&text, "a", "0").into_bytes()
 }
 
-/// The body with the current revisions of its rows, so that only its amounts are trusted.
+/// Returns the body with the current revisions of its rows, so that only its amounts are trusted.
 fn with_revisions(connection: &StoreConnection, body: &[u8], names: &Names) -> Vec<u8> {
     let text = String::from_utf8(body.to_vec()).unwrap_or_default();
     let row = |key| now(connection.network.raw.ledger.transaction(key)).ok().flatten();

@@ -1,5 +1,5 @@
-//! The events of a run, line by line. The last lines are kept for reports, and all lines are hashed, so
-//! that two runs of one seed can be compared.
+//! The events of a run as lines. The last lines are kept for reports. All lines are hashed, so that two runs of a seed can be
+//! compared.
 
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -18,7 +18,7 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// An empty trace; with `print`, each line is also printed.
+    /// Creates an empty trace. With `print`, each line is also printed.
     pub fn new(print: bool) -> Self {
         Self { print, lines: 0, sum: DefaultHasher::new(), tail: VecDeque::new() }
     }
@@ -37,18 +37,18 @@ impl Trace {
         self.tail.push_back(line);
     }
 
-    /// A hash of all lines: equal for equal traces.
+    /// Returns a hash of all lines, which is equal for equal traces.
     pub fn sum(&self) -> u64 {
         self.sum.finish()
     }
 
-    /// The last lines.
+    /// Returns the last lines.
     pub fn tail(&self) -> Vec<String> {
         self.tail.iter().cloned().collect()
     }
 }
 
-/// Seconds with six decimals, without floats.
+/// Formats seconds with six decimals, without floats.
 struct Seconds(Duration);
 
 impl std::fmt::Display for Seconds {

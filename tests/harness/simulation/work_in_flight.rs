@@ -7,22 +7,22 @@ use flate2::read::GzDecoder;
 use postonce_shared::testing::prelude::*;
 use serde_json::Value;
 
-/// Work that is not settled.
+/// Work that is not settled yet.
 #[derive(Debug, Default)]
 pub struct WorkInFlight {
-    /// How many messages contain each transaction.
+    /// Number of messages that contain each transaction.
     messages: BTreeMap<TransactionKey, u64>,
-    /// The content of each received message. A queue assigns the id of a message only when it is received.
+    /// Content of each received message. A queue assigns the id of a message only when it is received.
     contents: BTreeMap<String, Vec<TransactionKey>>,
     /// The transactions of each claimed payload, which may be lost.
     payloads: BTreeMap<String, Vec<TransactionKey>>,
     letters: BTreeMap<String, BTreeSet<TransactionKey>>,
-    /// Resolved letters: adding one of them again changes nothing.
+    /// Resolved dead letters. Adding one of them again has no effect.
     resolved: BTreeSet<String>,
 }
 
 impl WorkInFlight {
-    /// Records the content of a payload, if it is one of work.
+    /// Records the content of a payload of work.
     pub fn payload_stored(&mut self, name: &str, body: &[u8]) {
         let mut content = Vec::new();
         if name.starts_with(PAYLOADS) && GzDecoder::new(body).read_to_end(&mut content).is_ok() {
@@ -30,7 +30,7 @@ impl WorkInFlight {
         }
     }
 
-    /// The transactions in the body of a message or in the payload that it claims, read without the bank's decoder.
+    /// Returns the transactions in a message body or in the payload that it claims, without the decoder of the bank.
     pub fn keys_in(&self, body: &[u8]) -> Vec<TransactionKey> {
         let envelope: Value = serde_json::from_slice(body).unwrap_or_default();
         if let Some(name) = envelope["payload"].as_str() {
@@ -93,7 +93,7 @@ impl WorkInFlight {
         self.letters.remove(id).unwrap_or_default().into_iter().collect()
     }
 
-    /// Whether a message or an open dead letter contains the transaction.
+    /// Returns whether a message or an open dead letter contains the transaction.
     pub fn exists(&self, key: &TransactionKey) -> bool {
         self.messages.get(key).is_some_and(|count| *count > 0)
             || self.letters.values().any(|keys| keys.contains(key))

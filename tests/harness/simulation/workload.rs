@@ -1,5 +1,5 @@
-//! The clients and operators of the simulation. Clients repeat a request until they have an answer.
-//! Operators hold the gate, change terms, and run the repair of forgotten work.
+//! The clients and operators of the simulation. Clients repeat a request until they have a response. Operators hold the gate,
+//! change terms, and run the repair of forgotten work.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,39 +18,39 @@ use super::faults::{Fault, length};
 use super::processes::{Processes, RunningProcess};
 use super::scheduler::{ProcessId, Scheduler};
 
-/// Longest pause of a client between two attempts.
+/// Maximum pause of a client between two attempts.
 pub(super) const RETRY_MAX: Duration = Duration::from_secs(4);
-/// Longest time that a client waits for an answer.
+/// Maximum time that a client waits for a response.
 pub(super) const ANSWER_TIMEOUT_MAX: Duration = Duration::from_secs(15);
-/// Longest time until a client sends its first request.
+/// Maximum time until a client sends its first request.
 pub(super) const START_DELAY_MAX: Duration = Duration::from_secs(60);
-/// Time between the bursts of a run in which clients start at the same moments.
+/// Intervals of bursts, in runs in which clients start at the same moments.
 const BURST_INTERVALS: [Option<Duration>; 3] =
     [None, Some(Duration::from_secs(10)), Some(Duration::from_secs(30))];
-/// Largest amount, in cents.
+/// Maximum amount, in cents.
 const CENTS_MAX: u64 = 2_000;
 
 /// All clients and operators of a run.
 #[derive(Clone)]
 pub struct Workload {
     pub(super) processes: Arc<Processes>,
-    /// Number of clients without an answer.
+    /// Number of clients that wait for a response.
     pub(super) waiting: Arc<AtomicUsize>,
     /// Whether the faults have stopped.
     recovers: Arc<AtomicBool>,
-    /// Share of the requests that wait for their outcome, in percent.
+    /// Percentage of requests that wait for their outcome.
     waits_percent: u64,
 }
 
 impl Workload {
-    /// A workload without clients and operators.
+    /// Creates a workload without clients and operators.
     pub fn new(processes: &Arc<Processes>) -> Self {
         let waits_percent = processes.network.scheduler.one_of(&[20, 50, 95]);
         let (waiting, recovers) = (Arc::default(), Arc::default());
         Self { processes: Arc::clone(processes), waiting, recovers, waits_percent }
     }
 
-    /// Whether a client still waits for an answer.
+    /// Returns whether a client still waits for a response.
     pub fn has_waiting_clients(&self) -> bool {
         self.waiting.load(Ordering::Relaxed) > 0
     }
@@ -67,7 +67,7 @@ impl Workload {
         self.scheduler().spawn(ProcessId::ENVIRONMENT, task.boxed());
     }
 
-    /// Starts clients with that many transactions and batches on a few accounts.
+    /// Starts clients that send these numbers of transactions and batches to a few accounts.
     pub fn spawn_clients(&self, transactions: u32, batches: u32) {
         let mut requests = Vec::new();
         let accounts = self.scheduler().one_of(&[1_u64, 2, 3, 5]);
@@ -120,7 +120,7 @@ impl Workload {
         }
     }
 
-    /// Repeats a request until there is an answer, and then reads the transaction a few times.
+    /// Repeats a request until there is a response, and then reads the transaction a few times.
     async fn client(&self, key: TransactionKey, instruction: Instruction) {
         let (scheduler, auditor) = (self.scheduler(), &self.processes.network.auditor);
         auditor.requested(&key, &instruction);
@@ -150,7 +150,7 @@ impl Workload {
         }
     }
 
-    /// One request to any web process; `None` when no answer arrives.
+    /// Sends one request to any web process. Returns `None` when no response arrives.
     async fn request(&self, key: &TransactionKey, instruction: &Instruction) -> Option<Acceptance> {
         let network = &self.processes.network;
         if network.injects(Fault::RequestTwice) {
@@ -208,8 +208,7 @@ impl Workload {
         self.scheduler().spawn(web.id, read.boxed());
     }
 
-    /// Starts operators, which hold the gate, change terms, run the repair, take order numbers and replay
-    /// dead letters.
+    /// Starts operators, which hold the gate, change terms, run the repair, take order numbers and replay dead letters.
     pub fn spawn_operators(&self) {
         let workload = self.clone();
         self.spawn(async move {
@@ -229,8 +228,8 @@ impl Workload {
                         );
                     }
                     3 => workload.take_order_numbers(&process),
-                    // Two operators who replay a dead letter at the same time send its message twice, and it may
-                    // become two dead letters: there would be more and more of them.
+                    // Two operators that replay a dead letter at the same time send its message twice. It may become two dead
+                    // letters, so their number would grow without bound.
                     _ if workload.recovers.load(Ordering::Relaxed) => {}
                     _ => workload.replay_letters(&process).await,
                 }
@@ -238,7 +237,7 @@ impl Workload {
         });
     }
 
-    /// Leaves the dead letters to one operator from now on.
+    /// From now on, only one operator handles dead letters.
     pub fn recovers(&self) {
         self.recovers.store(true, Ordering::Relaxed);
     }
@@ -259,7 +258,7 @@ impl Workload {
         self.release().await;
     }
 
-    /// Releases the gate; repeats until that succeeds.
+    /// Releases the gate, and repeats that until it succeeds.
     pub async fn release(&self) {
         let auditor = Arc::clone(&self.processes.network.auditor);
         auditor.operator_releases();
@@ -318,7 +317,7 @@ impl Workload {
         self.scheduler().spawn(process.id, take.boxed());
     }
 
-    /// Replays the dead letters on the first page that has any: what is replayed can become a dead letter again, without an end.
+    /// Replays the dead letters on the first page with any. Not all pages, because replayed letters can become dead letters again.
     pub async fn replay_letters(&self, process: &RunningProcess) {
         let (office, letters) = (&process.bank.dead_letters, &process.bank.store.dead_letters);
         let page = |cursor: Option<String>| async move { letters.list(true, cursor.as_deref(), 100).await };
@@ -352,12 +351,12 @@ fn euro() -> Currency {
     Currency::parse("EUR").expect("it is a currency")
 }
 
-/// The partner of all requests.
+/// Returns the partner of all requests.
 pub(super) fn partner() -> PartnerId {
     PartnerId::parse("shop").expect("it is a name")
 }
 
-/// The account with a number.
+/// Returns the account with this number.
 pub(super) fn account_of(number: u64) -> AccountKey {
     let account = AccountId::from_uuid(Uuid::from_u128(u128::from(number)));
     AccountKey { user: UserId::from_uuid(Uuid::from_u128(7)), account }

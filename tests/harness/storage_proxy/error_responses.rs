@@ -1,4 +1,4 @@
-//! Error responses of the proxy, in the form in which Azure Storage sends them.
+//! Error responses of the proxy, in the form that Azure Storage uses.
 
 use hyper::StatusCode;
 use hyper::body::Bytes;
@@ -8,7 +8,7 @@ use super::request::Service;
 
 const ERROR_CODE: HeaderName = HeaderName::from_static("x-ms-error-code");
 
-/// A whole response.
+/// A complete response.
 #[derive(Debug, Clone)]
 pub(crate) struct ProxiedResponse {
     pub(crate) status: StatusCode,
@@ -25,12 +25,12 @@ pub(crate) struct StorageError {
 }
 
 impl StorageError {
-    /// An error with status 400.
+    /// Creates an error with status 400.
     pub(crate) const fn bad_request(code: &'static str, message: &'static str) -> Self {
         Self { status: StatusCode::BAD_REQUEST, code, message }
     }
 
-    /// The response of a service.
+    /// Returns the error as a response of a service.
     pub(crate) fn response(self, service: Service) -> ProxiedResponse {
         let Self { status, code, message } = self;
         let (kind, body) = match service {
@@ -44,8 +44,7 @@ impl StorageError {
         ProxiedResponse { status, headers, body: body.into() }
     }
 
-    /// The response to a batch whose operation at that index fails. A batch is answered with 202; its result is in
-    /// the body.
+    /// Returns the response to a batch whose operation at this index fails. The status is 202, and the error is in the body.
     pub(crate) fn response_to_batch(self, index: usize) -> ProxiedResponse {
         let body = format!(
             "--batchresponse_invented\r\n\
@@ -98,7 +97,7 @@ pub(crate) const TIMED_OUT: StorageError = StorageError {
     message: "Operation could not be completed within the specified time.",
 };
 
-/// A condition that does not hold.
+/// Returns the response to a request whose condition does not hold.
 pub(crate) fn stale(service: Service, is_batch: bool) -> ProxiedResponse {
     let (code, message) = match service {
         Service::Table => (
@@ -111,7 +110,7 @@ pub(crate) fn stale(service: Service, is_batch: bool) -> ProxiedResponse {
     if is_batch { error.response_to_batch(0) } else { error.response(service) }
 }
 
-/// The headers of every response. Clients of the service require them; the server adds the date.
+/// Returns the headers of every response, which clients of the service require. The server adds the date.
 pub(crate) fn plain_headers(content_type: &'static str) -> HeaderMap {
     let others = [
         ("x-ms-version", "2020-10-02"),

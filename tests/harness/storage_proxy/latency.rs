@@ -6,7 +6,7 @@ use std::time::Duration;
 use rand::RngExt as _;
 use rand::rngs::StdRng;
 
-/// How many of a thousand requests have a latency in that range of milliseconds.
+/// Number of requests, per thousand, with a latency in each range of milliseconds.
 const LATENCIES: [(u32, RangeInclusive<u64>); 5] =
     [(600, 3..=6), (300, 6..=15), (85, 15..=30), (13, 30..=150), (2, 150..=800)];
 

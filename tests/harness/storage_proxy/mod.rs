@@ -1,11 +1,11 @@
-//! HTTP proxies in front of Azurite, which make it behave as Azure Storage does where it matters to a client:
+//! HTTP proxies in front of Azurite, which make it behave like Azure Storage where that matters to a client:
 //!
-//! - A request that Azure refuses is refused with its status and error code ([`rules`]), and is recorded: when the
-//!   proxies are dropped, the test fails.
-//! - Rates have the limits of Azure, and excess requests are answered with 503 and `Retry-After` ([`rates`]).
-//! - Pages of table queries end early, also before the first row ([`pages`]).
-//! - An operation ends after 30 seconds with an error, or after the `timeout` of the request.
-//! - On request, each answer has the latency of a storage service ([`latency`]), or requests fail ([`storage_fault`]).
+//! - A request that Azure would refuse is refused with its status and error code ([`rules`]), and is recorded: the test fails
+//!   when the proxies are dropped.
+//! - Rates have the limits of Azure, and excess requests get 503 with `Retry-After` ([`rates`]).
+//! - Pages of table queries end early, even before the first row ([`pages`]).
+//! - An operation ends with an error after 30 seconds, or after the `timeout` of the request.
+//! - Optionally, each response has the latency of a storage service ([`latency`]), or requests fail ([`storage_fault`]).
 
 pub(crate) mod error_responses;
 mod latency;
@@ -31,10 +31,10 @@ use rates::Rates;
 use server::StorageProxy;
 use storage_fault::FaultInjector;
 
-/// How similar to Azure Storage the storage of a bank is.
+/// Similarity of the storage of a bank to Azure Storage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Likeness {
-    /// Azurite as it is.
+    /// Azurite without proxies.
     Emulator,
     /// Azurite behind proxies with the rules and limits of Azure.
     Rules,
@@ -42,22 +42,22 @@ pub enum Likeness {
     RulesAndLatency,
 }
 
-/// The variable with the likeness of all tests of a process, for measurements: `emulator`, `rules`, or
+/// Environment variable with the likeness for all tests of a process, for measurements: `emulator`, `rules`, or
 /// `rules-and-latency`.
 const VARIABLE: &str = "POSTONCE_TESTS_LIKENESS";
 
 static CHOSEN: OnceLock<Likeness> = OnceLock::new();
 
 impl Likeness {
-    /// Chooses the likeness for this process, before the first use.
+    /// Sets the likeness for this process, before its first use.
     ///
     /// # Panics
-    /// When the process uses another one already.
+    /// When the process already uses another one.
     pub fn choose(self) {
         assert!(*CHOSEN.get_or_init(|| self) == self, "the likeness is chosen before the first bank starts");
     }
 
-    /// The likeness of this process: the rules, unless another one was chosen.
+    /// Returns the likeness of this process, which is `Rules` unless another one was chosen.
     ///
     /// # Panics
     /// When the variable has an unknown value.
@@ -78,12 +78,12 @@ struct Shared {
     world: SystemWorld,
     faults: Arc<FaultInjector>,
     rates: Mutex<Rates>,
-    /// Decides the pages and the latencies.
+    /// Source of random pages and latencies.
     rng: Mutex<StdRng>,
     has_latency: bool,
-    /// The requests that Azure refuses.
+    /// The requests that Azure would refuse.
     refused: Mutex<Vec<String>>,
-    /// How far the clock of the storage is behind, in seconds.
+    /// Seconds by which the clock of the storage is behind.
     clock_behind_s: AtomicU32,
 }
 
@@ -101,14 +101,14 @@ impl Shared {
     }
 }
 
-/// The seed of pages and latencies. The order of requests differs from run to run anyway.
+/// Seed of pages and latencies. The order of requests differs between runs anyway.
 const SEED: u64 = 1;
 
-/// Proxies in front of the three services of Azurite, or none if the likeness needs none. They stop when they are
+/// Proxies in front of the three services of Azurite, or none if the likeness does not need them. They stop when they are
 /// dropped.
 ///
 /// # Panics
-/// When they are dropped after a request that Azure refuses.
+/// When they are dropped after a request that Azure would refuse.
 pub struct StorageProxies {
     ports: Ports,
     proxies: Vec<StorageProxy>,
@@ -116,7 +116,7 @@ pub struct StorageProxies {
 }
 
 impl StorageProxies {
-    /// Starts proxies in front of the services at those ports, where the likeness needs them.
+    /// Starts proxies in front of the services at these ports, if the likeness needs them.
     pub fn before(ports: Ports, likeness: Likeness) -> Self {
         let shared = Arc::new(Shared::new(&Arc::default(), likeness == Likeness::RulesAndLatency));
         match likeness {
@@ -139,22 +139,22 @@ impl StorageProxies {
         Self { ports, proxies: vec![blob, queue, table], shared }
     }
 
-    /// The ports for the processes of the bank.
+    /// Returns the ports for the processes of the bank.
     pub const fn ports(&self) -> Ports {
         self.ports
     }
 
-    /// Sets the clock of the storage back by this many seconds, as its answers show it; zero sets it right.
+    /// Sets the clock in the responses of the storage back by this many seconds; zero corrects it.
     pub fn set_clock_back(&self, seconds: u32) {
         self.shared.clock_behind_s.store(seconds, Ordering::Relaxed);
     }
 
-    /// Returns the requests so far that Azure refuses. They do not fail the test any more.
+    /// Returns the requests so far that Azure would refuse. They do not fail the test any more.
     pub fn take_refused(&self) -> Vec<String> {
         std::mem::take(&mut *self.shared.refused.lock())
     }
 
-    /// Waits until no request is under way, including those without a client.
+    /// Waits until no request is in progress, including requests whose client is gone.
     pub async fn until_idle(&self) {
         for proxy in &self.proxies {
             proxy.until_idle().await;
@@ -171,7 +171,7 @@ impl std::fmt::Debug for StorageProxies {
 impl Drop for StorageProxies {
     fn drop(&mut self) {
         let refused = self.take_refused();
-        // A test that fails already shows its own reason.
+        // A test that already fails shows its own reason.
         assert!(refused.is_empty() || std::thread::panicking(), "{}", refused.join("\n"));
     }
 }

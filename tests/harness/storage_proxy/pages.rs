@@ -1,9 +1,9 @@
-//! Pages of table queries. Azure may end a page anywhere, also before the first row («Query timeout and
-//! pagination»), while Azurite ends it only when it is full.
+//! Pages of table queries. Azure may end a page anywhere, even before the first row ("Query timeout and pagination"), while
+//! Azurite ends it only when it is full.
 //!
-//! Some queries are answered by an empty page with a continuation token of the proxy, which contains the
-//! continuation of the request; the proxy keeps no state. Others are forwarded with a smaller `$top`, so that
-//! Azurite ends the page earlier. The query is not part of the signature of a table request.
+//! Some queries get an empty page with a continuation token of the proxy, which contains the continuation of the request, so
+//! the proxy keeps no state. Others are forwarded with a smaller `$top`, so that Azurite ends the page earlier. The query is
+//! not part of the signature of a table request.
 
 use std::fmt::Write as _;
 
@@ -15,19 +15,19 @@ use rand::rngs::StdRng;
 
 use super::error_responses::{ProxiedResponse, plain_headers};
 
-/// How many of a hundred queries get an empty page, and how many a short one.
+/// Percentages of queries that get an empty page, and of those that get a short one.
 const EMPTY_PERCENT: u32 = 25;
 const SHORT_PERCENT: u32 = 25;
-/// Most rows of a short page.
+/// Maximum number of rows of a short page.
 const SHORT_ROWS_MAX: u32 = 5;
-/// Begins the continuation tokens of the proxy.
+/// Prefix of the continuation tokens of the proxy.
 const TOKEN_START: &str = "after-an-empty-page-";
 
 const NEXT_PARTITION: &str = "NextPartitionKey";
 const NEXT_ROW: &str = "NextRowKey";
 const NEXT_PARTITION_HEADER: HeaderName = HeaderName::from_static("x-ms-continuation-nextpartitionkey");
 
-/// How a query is answered.
+/// How the response to a query is created.
 #[derive(Debug)]
 pub(crate) enum Page {
     /// By the proxy: no rows, and a continuation token.
@@ -36,7 +36,7 @@ pub(crate) enum Page {
     Forward(PathAndQuery),
 }
 
-/// Draws how a query is answered.
+/// Draws how the response to a query is created.
 pub(crate) fn draw(target: &PathAndQuery, rng: &mut StdRng) -> Page {
     let query = resolved(target.query().unwrap_or_default());
     let ticket = rng.random_range(0..100);
@@ -53,7 +53,7 @@ pub(crate) fn draw(target: &PathAndQuery, rng: &mut StdRng) -> Page {
     Page::Forward(target.parse().expect("parts of a target are one"))
 }
 
-/// The query with the continuation of the service, if it has one of the proxy.
+/// Replaces a continuation token of the proxy in a query by that of the service.
 fn resolved(query: &str) -> String {
     let mut parts = Vec::new();
     for part in parts_of(query) {
@@ -72,8 +72,8 @@ fn resolved(query: &str) -> String {
     parts.join("&")
 }
 
-/// A page without rows, and a token from which [`resolved`] makes the same query again. It has no `NextRowKey`,
-/// which is optional.
+/// Returns a page without rows, with a token from which [`resolved`] restores the query. It has no `NextRowKey`, which is
+/// optional.
 fn empty(query: &str) -> ProxiedResponse {
     let is_continuation = |part: &&str| part.starts_with(NEXT_PARTITION) || part.starts_with(NEXT_ROW);
     let continuation: Vec<&str> = parts_of(query).filter(is_continuation).collect();
@@ -84,7 +84,7 @@ fn empty(query: &str) -> ProxiedResponse {
     ProxiedResponse { status: StatusCode::OK, headers, body: body.into() }
 }
 
-/// The query with at most this many rows.
+/// Returns the query with at most this many rows.
 fn shortened(query: &str, rows: u32) -> String {
     let is_top = |part: &&str| part.starts_with("$top=") || part.starts_with("%24top=");
     let asked = parts_of(query).find(is_top).and_then(|part| part.split_once('=')?.1.parse().ok());
@@ -106,7 +106,7 @@ mod tests {
 
     use super::*;
 
-    /// The token of an empty page.
+    /// Returns the token of an empty page.
     fn token(page: &ProxiedResponse) -> String {
         page.headers.get(NEXT_PARTITION_HEADER).unwrap().to_str().unwrap().to_owned()
     }

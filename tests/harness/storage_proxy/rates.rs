@@ -1,4 +1,4 @@
-//! The limits of Azure Storage on rates («Scalability and performance targets»). Azurite has none.
+//! The rate limits of Azure Storage ("Scalability and performance targets"). Azurite has none.
 //!
 //! Each limit counts within a second of the clock, so a burst across the end of a second may have twice the rate.
 
@@ -6,14 +6,14 @@ use std::collections::HashMap;
 
 use super::rules::Cost;
 
-/// Requests to one storage account.
+/// Maximum number of requests to a storage account.
 const REQUESTS_PER_SECOND: u32 = 20_000;
-/// Rows of one partition. A request that reads or writes one row counts one, a query counts none.
+/// Maximum number of rows of a partition. A request that reads or writes one row counts as one row; a query counts as none.
 const ENTITIES_PER_SECOND: u32 = 2_000;
-/// Requests with messages of one queue.
+/// Maximum number of requests for messages of a queue.
 const MESSAGES_PER_SECOND: u32 = 2_000;
 
-/// The requests within the current second.
+/// Counts within the current second.
 #[derive(Debug, Default)]
 pub(super) struct Rates {
     second: u64,
@@ -23,7 +23,7 @@ pub(super) struct Rates {
 }
 
 impl Rates {
-    /// Counts a request that arrives in that second. Returns false, and counts nothing, when it exceeds a limit.
+    /// Counts a request that arrives in this second. Returns false, without counting it, if it exceeds a limit.
     pub(super) fn admit(&mut self, cost: Cost, second: u64) -> bool {
         if self.second != second {
             *self = Self { second, ..Self::default() };
@@ -55,7 +55,7 @@ impl Rates {
 mod tests {
     use super::*;
 
-    /// How many requests of that cost are admitted in one second, of many.
+    /// Returns the number of requests of this cost that are admitted in one second.
     fn admitted(rates: &mut Rates, second: u64, cost: impl Fn(u32) -> Cost) -> usize {
         (0..30_000).filter(|number| rates.admit(cost(*number), second)).count()
     }

@@ -1,4 +1,4 @@
-//! A whole request to the storage, and what it asks for.
+//! A complete request to the storage, and its properties.
 
 use hyper::header::{HeaderMap, IF_MATCH};
 use hyper::http::uri::PathAndQuery;
@@ -9,16 +9,16 @@ use super::storage_fault::RequestTraits;
 /// A service of Azure Storage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Service {
-    /// Rows.
+    /// The table service, for rows.
     Table,
-    /// Messages.
+    /// The queue service, for messages.
     Queue,
-    /// Large bodies.
+    /// The blob service, for large bodies.
     Blob,
 }
 
 impl Service {
-    /// A name for summaries.
+    /// Returns the name for summaries.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Table => "table",
@@ -28,7 +28,7 @@ impl Service {
     }
 }
 
-/// A whole request.
+/// A complete request.
 #[derive(Debug, Clone)]
 pub(crate) struct ProxiedRequest {
     pub(crate) method: Method,
@@ -38,22 +38,22 @@ pub(crate) struct ProxiedRequest {
 }
 
 impl ProxiedRequest {
-    /// Whether it is an entity group transaction.
+    /// Returns whether the request is an entity group transaction.
     pub(crate) fn is_batch(&self) -> bool {
         self.target.path().ends_with("/$batch")
     }
 
-    /// A header; `None` if it is absent or not text.
+    /// Returns a header, or `None` if it is absent or not text.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).and_then(|value| value.to_str().ok())
     }
 
-    /// A parameter of the query, decoded.
+    /// Returns a decoded parameter of the query.
     pub(crate) fn parameter(&self, name: &str) -> Option<String> {
         parameters(&self.target).find(|(found, _)| found == name).map(|(_, value)| value)
     }
 
-    /// The properties that decide which faults apply.
+    /// Returns the properties that determine which faults apply.
     pub(super) fn traits(&self) -> RequestTraits {
         let conditional = if self.is_batch() {
             let condition = b"If-Match:";
@@ -65,7 +65,7 @@ impl ProxiedRequest {
     }
 }
 
-/// The parameters of a query, decoded.
+/// Returns the decoded parameters of a query.
 pub(crate) fn parameters(target: &PathAndQuery) -> impl Iterator<Item = (String, String)> {
     let query = target.query().unwrap_or_default();
     query.split('&').filter(|part| !part.is_empty()).map(|part| {

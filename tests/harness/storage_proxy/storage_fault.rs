@@ -1,4 +1,4 @@
-//! The faults of requests to the storage: how often each occurs, and whether the request is carried out.
+//! The faults of requests to the storage: their frequency, and whether the request is executed.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
@@ -9,14 +9,13 @@ use rand::{RngExt as _, SeedableRng as _};
 
 use super::request::Service;
 
-/// How many of a thousand requests fail: mostly few, sometimes so many that a sender gives up after all its
-/// attempts.
+/// Number of failing requests per thousand: mostly few, sometimes so many that a sender gives up after all its attempts.
 const PER_MILLE: [u32; 6] = [20, 20, 60, 60, 150, 700];
 /// Number of requests after which the rate changes.
 const RATE_CHANGE_REQUESTS: u64 = 150;
-/// Shortest and longest delay of a delayed request, in milliseconds.
+/// Range of the delay of a delayed request, in milliseconds.
 const DELAY_MS: std::ops::Range<u64> = 20..1_200;
-/// The same for a request that arrives after its sender gave up: the adapter waits 4 seconds.
+/// Range of the delay of a request that arrives after its sender gave up. The adapter waits 4 seconds.
 const LATE_MS: std::ops::Range<u64> = 4_100..6_000;
 
 /// A fault of one request.
@@ -24,27 +23,26 @@ const LATE_MS: std::ops::Range<u64> = 4_100..6_000;
 pub enum StorageFault {
     /// The request is delayed.
     Delayed,
-    /// The request is carried out after its sender gave up.
+    /// The request is executed after its sender gave up.
     Late,
     /// The connection closes; the request is not forwarded.
     CutBefore,
-    /// The request is carried out, and the connection closes before the answer.
+    /// The request is executed, and the connection closes before the response.
     AnswerLost,
-    /// The request is carried out, and the connection closes in the middle of the answer.
+    /// The request is executed, and the connection closes in the middle of the response.
     CutWithin,
-    /// 500, and the request is not carried out.
+    /// The response is 500, and the request is not executed.
     Failed,
-    /// 500, although the request is carried out.
+    /// The response is 500, although the request is executed.
     FailedAfter,
-    /// 503, and the request is not carried out.
+    /// The response is 503, and the request is not executed.
     Busy,
-    /// 503, although the request is carried out.
+    /// The response is 503, although the request is executed.
     BusyAfter,
-    /// 412 to a conditional write, though the condition may hold; the request is not carried out. This
-    /// happens when a write whose answer was lost is repeated between the client and the service.
+    /// The response to a conditional write is 412, although the condition may hold, and the request is not executed. This happens
+    /// when a write whose response was lost is repeated between the client and the service.
     Refused,
-    /// A write is carried out twice, and the answer is that to the second: 409 or 412 for a write that
-    /// succeeded.
+    /// A write is executed twice, and the response is the second one: 409 or 412 for a write that succeeded.
     Repeated,
 }
 
@@ -64,7 +62,7 @@ impl StorageFault {
         Self::Repeated,
     ];
 
-    /// A description for summaries.
+    /// Returns a description for summaries.
     pub const fn description(self) -> &'static str {
         match self {
             Self::Delayed => "delayed",
@@ -81,8 +79,7 @@ impl StorageFault {
         }
     }
 
-    /// The relative frequency. A fault of rare requests weighs more, a fault that delays everything for
-    /// seconds weighs less.
+    /// Returns the relative frequency. Faults of rare requests weigh more; faults that delay everything for seconds weigh less.
     const fn weight(self) -> u32 {
         match self {
             Self::Refused => 12,
@@ -105,16 +102,16 @@ impl StorageFault {
     }
 }
 
-/// The properties that decide which faults apply to a request.
+/// The properties that determine which faults apply to a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct RequestTraits {
     /// Whether the request changes anything.
     pub(super) writes: bool,
-    /// Whether the change depends on the state that was read.
+    /// Whether the change depends on state that was read.
     pub(super) conditional: bool,
 }
 
-/// Decides which requests fail, and counts the faults. Shared by the proxies of a run.
+/// Determines which requests fail, and counts the faults. The proxies of a run share it.
 #[derive(Debug)]
 pub struct FaultInjector(Mutex<State>);
 
@@ -129,7 +126,7 @@ struct State {
 }
 
 impl FaultInjector {
-    /// An injector with that seed. No request fails until [`Self::set_enabled`].
+    /// Creates an injector with this seed. No request fails until [`Self::set_enabled`] is called.
     pub fn new(seed: u64) -> Self {
         let rng = StdRng::seed_from_u64(seed);
         Self(Mutex::new(State {
@@ -147,12 +144,12 @@ impl FaultInjector {
         self.lock().enabled = enabled;
     }
 
-    /// The number of requests so far, by service.
+    /// Returns the number of requests so far, by service.
     pub fn requests(&self) -> BTreeMap<Service, u64> {
         self.lock().by_service.clone()
     }
 
-    /// The number of occurrences of each fault so far.
+    /// Returns the number of occurrences of each fault so far.
     pub fn counts(&self) -> BTreeMap<StorageFault, u64> {
         self.lock().counts.clone()
     }
@@ -181,7 +178,7 @@ impl FaultInjector {
         })
     }
 
-    /// How long a request with that fault is held before it is forwarded.
+    /// Returns the time for which a request with this fault is held before it is forwarded.
     pub(super) fn wait_before(&self, fault: StorageFault) -> Duration {
         let range = match fault {
             StorageFault::Delayed => DELAY_MS,
@@ -199,7 +196,7 @@ impl FaultInjector {
         Duration::from_millis(self.lock().rng.random_range(range))
     }
 
-    /// Counts a fault that was carried out.
+    /// Counts a fault that was applied.
     pub(super) fn count(&self, fault: StorageFault) {
         let mut state = self.lock();
         let count = state.counts.entry(fault).or_default();

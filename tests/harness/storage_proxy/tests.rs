@@ -1,4 +1,4 @@
-//! Each rule refuses a raw request that Azurite accepts, as Azure does, and permits the largest allowed one.
+//! Each rule refuses a raw request that Azurite accepts, as Azure does, and permits the largest allowed request.
 
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -24,10 +24,10 @@ const TABLE: &str = "/account/ledger";
 const ROW: &str = "/account/ledger(PartitionKey='p',RowKey='r')";
 const MESSAGES: &str = "/account/work-0/messages";
 
-/// The name of the query that the service never answers.
+/// Path of a query that gets no response from the service.
 const HANGING: &str = "/account/hanging";
 
-/// A service that answers everything with 200 and counts the requests.
+/// Starts a service that responds to everything with 200 and counts the requests.
 async fn service(arrived: Arc<AtomicUsize>) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -53,7 +53,7 @@ async fn service(arrived: Arc<AtomicUsize>) -> u16 {
     port
 }
 
-/// Proxies in front of the service, and the number of requests that arrived there.
+/// Proxies in front of the service, and the number of requests that arrived at the service.
 struct Fixture {
     proxies: StorageProxies,
     arrived: Arc<AtomicUsize>,
@@ -79,11 +79,11 @@ impl Fixture {
         connection.answer(wait::TIMEOUT).await.expect("an answer")
     }
 
-    /// Checks that the request is refused with that status and code, and that the test would fail.
+    /// Checks that the request is refused with this status and code, and that the test would fail.
     async fn refuses(&self, service: Service, request: &RawRequest, expected: (u16, &str)) {
         let answer = self.send(service, request).await;
         let (status, code) = expected;
-        // An operation of a batch fails within an answer with 202.
+        // The error of an operation in a batch is inside a response with 202.
         let within = answer.status == 202 && answer.text.contains(&format!("HTTP/1.1 {status} "));
         assert!(answer.status == status || within, "{expected:?}: {answer:?}");
         assert!(answer.text.contains(code) || answer.head.contains(code), "{expected:?}: {answer:?}");
@@ -102,7 +102,7 @@ impl Fixture {
     }
 }
 
-/// A request with the headers of a signed one.
+/// A request with the headers of a signed request.
 struct RawRequest {
     line: String,
     headers: Vec<(&'static str, String)>,
@@ -123,7 +123,6 @@ impl RawRequest {
         Self { line: format!("{method} {path} HTTP/1.1"), headers, body }
     }
 
-    /// Sets a header.
     fn with(mut self, name: &'static str, value: &str) -> Self {
         self = self.without(name);
         self.headers.push((name, value.to_owned()));
@@ -142,7 +141,7 @@ impl RawRequest {
     }
 }
 
-/// The date at that distance from now.
+/// Returns the date at this distance from now.
 fn date(distance: Duration, is_past: bool) -> String {
     let now = SystemWorld::new().now();
     let at = if is_past { now.before(distance) } else { now.after(distance) };
@@ -157,7 +156,7 @@ fn minutes(count: u64) -> Duration {
     Duration::from_secs(count.saturating_mul(60))
 }
 
-/// A batch of inserts with these keys and this property.
+/// Returns a batch of inserts with these keys and this property.
 fn batch(keys: &[(String, String)], text: &str) -> RawRequest {
     let operations: String = keys
         .iter()
@@ -207,7 +206,7 @@ async fn a_batch_is_of_one_partition_and_has_at_most_100_rows_and_4_mib() {
     let keys = [("p".to_owned(), "r".to_owned()), ("p".to_owned(), "r".to_owned())];
     fixture.refuses(Service::Table, &batch(&keys, "x"), (400, "InvalidDuplicateRow")).await;
     fixture.refuses(Service::Table, &batch(&[], "x"), (400, "InvalidInput")).await;
-    // 64 KiB in UTF-8, and as large as a property may be.
+    // 64 KiB in UTF-8, which is the maximum size of a property.
     let text = "ü".repeat(32 << 10);
     fixture.permits(Service::Table, &batch(&rows(63), &text)).await;
     fixture.refuses(Service::Table, &batch(&rows(64), &text), (413, "RequestBodyTooLarge")).await;
@@ -288,7 +287,7 @@ async fn a_signed_request_has_a_date_within_15_minutes_and_a_version() {
     fixture.refuses(Service::Queue, &garbled, (403, "AuthenticationFailed")).await;
     let unversioned = get().without("x-ms-version");
     fixture.refuses(Service::Table, &unversioned, (400, "MissingRequiredHeader")).await;
-    // A shared access signature has its own times.
+    // A shared access signature has its own validity times.
     let shared = RawRequest::new("GET", &format!("{MESSAGES}?sig=x"), "").without("Authorization");
     fixture.permits(Service::Queue, &shared.without("x-ms-date").without("x-ms-version")).await;
 }
@@ -325,7 +324,7 @@ async fn a_query_has_at_most_15_comparisons_and_asks_for_at_most_1000_rows() {
     fixture.refuses(Service::Table, &query("%24top=1001"), refused).await;
     fixture.refuses(Service::Table, &query("$top=0"), refused).await;
     let allowed = query(&format!("{}&$top=1000", filter(15)));
-    // It is answered by the service or by an empty page.
+    // The response comes from the service, or is an empty page.
     assert_eq!(fixture.send(Service::Table, &allowed).await.status, 200);
 }
 

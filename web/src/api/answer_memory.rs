@@ -1,9 +1,9 @@
-//! What a response says about the memory that its body takes until it is received.
+//! Memory of response bodies until clients have received them, recorded in response extensions.
 
-/// Mark of a response whose body is in memory once for all answers.
+/// Marks a response whose body is in memory only once, for all responses.
 #[derive(Debug, Clone, Copy)]
 pub struct SharedBody;
 
-/// Mark of a response that is produced while it is sent, in parts of at most about this number of bytes.
+/// Marks a streamed response, with the approximate maximum size of its parts in bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct PartBytes(pub usize);

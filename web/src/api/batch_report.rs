@@ -24,16 +24,16 @@ use crate::api::pages::BatchQuery;
 use crate::error::{ApiError, Code};
 use crate::formats::spreadsheet;
 
-/// Code of an item that breaks a rule.
+/// Status of an item that was skipped as invalid.
 const INVALID: &str = "invalid";
-/// Reason for an item whose id was used before with another content.
+/// Reason of an item whose id was used before with different content.
 const KEY_REUSED: &str = "idempotency_key_reused";
-/// Memory of a line of results and its item; about.
+/// Approximate memory of a result line with its item, in bytes.
 const LINE_BYTES: usize = 256;
-/// Memory of a page of them, which is produced and sent at a time; at most about.
+/// Approximate maximum memory of a page of results, in bytes. One page at a time is produced and sent.
 const PAGE_BYTES_MAX: usize = 1024 * 1024;
 
-/// Converts a batch, with what it costs at these prices.
+/// Converts a batch, including its cost at these prices.
 pub fn batch(batch: &Batch, now: Timestamp, prices: &Prices) -> wire::Batch {
     let totals = batch.phase.totals();
     let count = |status| totals.of(status).count;
@@ -76,7 +76,7 @@ pub fn batch(batch: &Batch, now: Timestamp, prices: &Prices) -> wire::Batch {
     }
 }
 
-/// Returns the items per second so far, and the time when the batch ends at that rate.
+/// Returns the items per second so far, and the estimated end of the batch at that rate.
 fn rate(batch: &Batch, now: Timestamp) -> Option<(u64, Timestamp)> {
     let Phase::Posting { progress, since, .. } = &batch.phase else { return None };
     let done = progress.totals.sum().count;
@@ -87,10 +87,10 @@ fn rate(batch: &Batch, now: Timestamp) -> Option<(u64, Timestamp)> {
     Some((per_second, now.after(Duration::from_millis(left_ms))))
 }
 
-/// The results that a request asks for.
+/// The format and the first line of the results that a client requests.
 pub struct WantedResults {
     format: ResultFormat,
-    /// The last line that the client has.
+    /// Number of the last line that the client has.
     after: u32,
 }
 
@@ -104,7 +104,7 @@ impl WantedResults {
         Ok(Self { format, after: BatchQuery::of(request)?.after.unwrap_or(0) })
     }
 
-    /// Answers with the results of a batch, page by page, as long as the rights of the caller are valid.
+    /// Streams the results of a batch, page by page, while the rights of the caller are valid.
     ///
     /// # Errors
     /// [`ApiError`] with status 409 while the batch is not completed.
@@ -124,7 +124,7 @@ impl WantedResults {
         let pages =
             stream::unfold((Some(head), results, caller), move |(head, results, mut caller)| async move {
                 let (piece, (head, results)) = next_piece(format, head, results).await?;
-                // A client can receive slowly, and the rights can end before it has received everything.
+                // A client can receive slowly, and its rights can end before it has received everything.
                 let piece = match caller.still_permitted().await {
                     Ok(()) => piece,
                     Err(ended) => Err(std::io::Error::other(ended.to_string())),
@@ -154,7 +154,7 @@ async fn next_piece(
     let piece = match results.next().await {
         Ok(Some(lines)) => Ok(format.write(&lines)),
         Ok(None) => return None,
-        // The response ends without its last part, which the client can see, and it continues with `after`.
+        // The response ends without its last chunk. The client detects this, and can continue with `after`.
         Err(fault) => {
             tracing::warn!("The results of a batch cannot be read: {}", chain(&fault));
             Err(std::io::Error::other("the store is not available"))
@@ -163,7 +163,7 @@ async fn next_piece(
     Some((piece, (None, results)))
 }
 
-/// The format of results.
+/// Format of batch results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResultFormat {
     /// `application/x-ndjson`.
@@ -203,7 +203,7 @@ impl ResultFormat {
         }
     }
 
-    /// Returns what comes before the first line.
+    /// Returns the header line of the format, which is empty for NDJSON.
     pub fn head(self) -> Bytes {
         match self {
             Self::NdJson => Bytes::new(),
@@ -211,7 +211,7 @@ impl ResultFormat {
         }
     }
 
-    /// Writes lines.
+    /// Writes result lines.
     pub fn write(self, lines: &[ResultLine]) -> Bytes {
         let results = lines.iter().map(result);
         match self {

@@ -1,4 +1,4 @@
-//! The steps of requests on batches, behind their handlers.
+//! Operations on batches, which the handlers call.
 
 use std::sync::Arc;
 
@@ -25,20 +25,20 @@ use crate::api::pages::{BatchQuery, PageQuery, cursor};
 use crate::error::{ApiError, Code};
 use crate::headers;
 
-/// Number of records that are read at once for a page of open batches.
+/// Number of records that are read concurrently for a page of open batches.
 const READS_AT_ONCE: usize = 8;
 
-/// Receives batches, and reports them.
+/// Receives, reports and cancels batches.
 pub struct BatchService {
-    /// The batches of the store.
+    /// The batches in the store.
     pub batches: Batches,
     prices: Prices,
     world: Arc<dyn World>,
 }
 
-/// What a request says of a batch, without its document.
+/// A request to submit a batch, without its document.
 pub struct Submission {
-    /// The batch.
+    /// The key of the batch.
     pub key: BatchKey,
     source: Source,
     rules: Rules,
@@ -72,11 +72,11 @@ impl BatchService {
         Self { batches, prices, world }
     }
 
-    /// Receives the document of a batch, and stores the batch if the rights of the caller are still valid then. Returns it,
+    /// Receives the document of a batch, and stores the batch if the caller still has its rights afterwards. Returns the batch,
     /// and whether it is new.
     ///
     /// # Errors
-    /// [`ApiError`]: the batch may be stored only if the store was not available.
+    /// [`ApiError`]: the batch is not stored, unless the store was unavailable.
     pub async fn submit(
         &self,
         Submission { key, source, rules }: Submission,
@@ -86,7 +86,7 @@ impl BatchService {
     ) -> Result<(Batch, bool), ApiError> {
         caller.refuse_in_debt(request)?;
         let mut reading = Reading::of(caller, request)?;
-        // The parts of a batch that exists are not stored again; its content is still compared.
+        // The parts of an existing batch are not stored again, but its content is compared.
         let exists = self.batches.find(&key, None).await?.is_some();
         let mut upload = self.batches.upload(&key);
         let (on_invalid, checked) = (rules.on_invalid, Arc::clone(&rules.partner));
@@ -97,7 +97,7 @@ impl BatchService {
                     .await?;
             let content = summary.content;
             let document = if exists { None } else { Some(upload.finish(summary).await?) };
-            // Nothing refers to the parts before the batch is stored.
+            // Parts are unreferenced until the batch is stored.
             caller.confirm(request).await?;
             check_reach(&checked, &caller.grant().partner)?;
             Ok((document, content))
@@ -110,7 +110,7 @@ impl BatchService {
                 return Err(error);
             }
         };
-        // After a fault, the record may refer to the parts.
+        // The parts are not abandoned after a fault here, because the record of the batch may refer to them.
         let submitted = match document {
             None => self.batches.repeat(&key, content).await?,
             Some(document) => {
@@ -134,11 +134,11 @@ impl BatchService {
         existing
     }
 
-    /// Returns a page of the batches of a partner, by id, in any phase or in the one with this code; and the cursor of the next
-    /// page.
+    /// Returns a page of the batches of a partner, ordered by id, and the cursor of the next page. `phase` selects batches in
+    /// the phase with this code.
     ///
     /// # Errors
-    /// [`ApiError`]: the cursor is one of another listing, or the store was not available.
+    /// [`ApiError`]: the cursor belongs to another listing, or the store was unavailable.
     pub async fn page_of(
         &self,
         partner: &PartnerId,
@@ -155,10 +155,10 @@ impl BatchService {
         Ok((wanted.map(|batch| self.report(batch)).collect(), next.map(|next| cursor(&listing, &next))))
     }
 
-    /// As [`Self::page_of`], of the open batches of all partners, by partner and id. Records that are damaged are left out.
+    /// Like [`Self::page_of`], for the open batches of all partners, ordered by partner and id. Omits damaged records.
     ///
     /// # Errors
-    /// As [`Self::page_of`].
+    /// Same as [`Self::page_of`].
     pub async fn page_of_open(
         &self,
         page: &PageQuery,
@@ -178,7 +178,7 @@ impl BatchService {
         Ok((batches, next.map(|next| cursor(&listing, &next))))
     }
 
-    /// Returns a batch of the list of open ones; `None` if it has ended, or its record is missing or damaged.
+    /// Reads an open batch. Returns `None` if it has ended, or its record is missing or damaged.
     async fn find_open(&self, key: &BatchKey) -> Result<Option<Batch>, StoreFault> {
         match self.batches.records.find(key).await {
             Ok(found) => Ok(found.map(|found| found.value).filter(|batch| !batch.phase.is_final())),
@@ -187,7 +187,7 @@ impl BatchService {
         }
     }
 
-    /// Cancels a batch of which nothing is posted. Returns `None` if there is no such batch.
+    /// Cancels a batch of which nothing is posted. Returns `None` if the batch does not exist.
     ///
     /// # Errors
     /// [`ApiError`] with status 409 if it is too late.
@@ -202,21 +202,21 @@ impl BatchService {
         }
     }
 
-    /// As [`Self::report`], with the partner.
+    /// Like [`Self::report`], with the partner.
     pub fn report_of_partner(&self, batch: &Batch) -> wire::PartnerBatch {
         wire::PartnerBatch { partner_id: batch.key.partner.to_string(), batch: self.report(batch) }
     }
 
-    /// Converts a batch to the body of a response.
+    /// Converts a batch to a response body.
     pub fn report(&self, batch: &Batch) -> wire::Batch {
         batch_report::batch(batch, self.world.now(), &self.prices)
     }
 }
 
-/// Checks that a partner still has the reach with which the items of a batch were compared.
+/// Checks that the present reach of a partner includes the reach with which the items of a batch were checked.
 ///
 /// # Errors
-/// [`ApiError`] with status 503: when the request is repeated, the items are compared with the present reach.
+/// [`ApiError`] with status 503: a repeated request checks the items against the present reach.
 fn check_reach(checked: &Partner, present: &Partner) -> Result<(), ApiError> {
     if checked.reach.is_within(&present.reach) {
         return Ok(());
@@ -230,7 +230,7 @@ fn is_in(batch: &Batch, phase: Option<&str>) -> bool {
     phase.is_none_or(|phase| batch.phase.code() == phase)
 }
 
-/// Returns the position of a batch in the listing of open ones.
+/// Returns the position of a batch in the listing of open batches.
 fn position_of(BatchKey { partner, batch }: &BatchKey) -> String {
     format!("{partner} {batch}")
 }

@@ -5,24 +5,24 @@ use actix_web::http::header::{HeaderName, IF_MATCH, IF_NONE_MATCH};
 
 use crate::headers::split_unquoted;
 
-/// The entity tags that a condition lists.
+/// The entity tags in a condition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EntityTags {
     /// `*`: every tag.
     Any,
     /// At least one tag, each as it was sent.
     Listed(Vec<String>),
-    /// Text outside of the grammar. It lists no tag, so that a change is refused rather than made unconditionally.
+    /// Not in the grammar. It matches no tag, so that a change is refused rather than made unconditionally.
     Malformed,
 }
 
 impl EntityTags {
-    /// Returns the tags of `If-Match`; `None` without this condition.
+    /// Returns the tags of `If-Match`, or `None` without this header.
     pub fn of_if_match(request: &HttpRequest) -> Option<Self> {
         Self::of(request, IF_MATCH)
     }
 
-    /// Returns the tags of `If-None-Match`; `None` without this condition.
+    /// Returns the tags of `If-None-Match`, or `None` without this header.
     pub fn of_if_none_match(request: &HttpRequest) -> Option<Self> {
         Self::of(request, IF_NONE_MATCH)
     }
@@ -52,17 +52,17 @@ impl EntityTags {
         }
     }
 
-    /// Returns whether the tag is listed, by the strong comparison of `If-Match`. `*` lists every tag.
+    /// Returns whether the tag is listed, by the strong comparison for `If-Match`. `*` matches every tag.
     pub fn list(&self, tag: &str) -> bool {
         self.lists(|listed| listed == tag)
     }
 
-    /// Returns whether the tag is listed, by the weak comparison of `If-None-Match`. `*` lists every tag.
+    /// Returns whether the tag is listed, by the weak comparison for `If-None-Match`. `*` matches every tag.
     pub fn list_weakly(&self, tag: &str) -> bool {
         self.lists(|listed| listed.strip_prefix("W/").unwrap_or(listed) == tag)
     }
 
-    /// Returns whether the tag of this version is listed, in any format.
+    /// Returns whether a tag of this version is listed, in any format.
     pub fn list_version(&self, version: u64) -> bool {
         let version = version.to_string();
         let version_of = |tag: &str| -> Option<String> {
@@ -72,7 +72,7 @@ impl EntityTags {
         self.lists(|listed| version_of(listed).as_ref() == Some(&version))
     }
 
-    /// Returns whether `If-None-Match` refuses a change of something in this version: also if the condition cannot be read.
+    /// Returns whether `If-None-Match` refuses a change at this version. A malformed condition refuses it too.
     pub fn refuse_version(&self, version: u64) -> bool {
         *self == Self::Malformed || self.list_version(version)
     }
@@ -85,7 +85,7 @@ fn is_tag(text: &str) -> bool {
     characters.is_some_and(|characters| characters.bytes().all(|byte| matches!(byte, 0x21 | 0x23..=0x7E)))
 }
 
-/// Returns the tag of a representation of something that has versions. Its formats have different tags, because their bytes
+/// Returns the entity tag of a version in a format. Each format has its own tag, because the bytes of the representations
 /// differ.
 pub fn tag_of_version(version: u64, format: &str) -> String {
     format!("\"{version}-{format}\"")
@@ -120,7 +120,7 @@ mod tests {
         check(&["\"7\""], false, false, false);
         check(&["\"07-json\""], false, false, false);
         check(&["\"+7-json\""], false, false, false);
-        // Outside of the grammar, so that nothing is listed.
+        // Malformed, so nothing matches.
         for malformed in
             ["", ",", "\"7-json", "7-json, \"7-json\"", "*, \"7-json\"", "\"*\", *", "\"7-json\" \"8-json\""]
         {

@@ -1,4 +1,4 @@
-//! Conversion of the gate to documents.
+//! Conversion of the gate to response bodies.
 
 use postonce_schemas::json::{Gate, GateChanged, GateListener};
 use postonce_shared::cluster::gate::change::GateRecord;
@@ -6,7 +6,7 @@ use postonce_shared::cluster::gate::{GateState, GateValue};
 
 use crate::admin::gate::{Acknowledgment, NotifiedChange};
 
-/// Converts the gate.
+/// Converts the state of the gate.
 pub fn gate(record: GateRecord) -> Gate {
     let GateRecord { value: GateValue { epoch, state }, since, by, reason } = record;
     let (state, release_at) = match state {
@@ -17,7 +17,7 @@ pub fn gate(record: GateRecord) -> Gate {
     Gate { state: state.into(), epoch, release_at, since, by, reason, clock_problem: None }
 }
 
-/// Converts a change of the gate, with the answers of the processes.
+/// Converts a change of the gate, with the acknowledgments of the processes.
 pub fn changed(change: NotifiedChange) -> GateChanged {
     let NotifiedChange { order, acknowledgments, registry_problem } = change;
     let applied = order.value.epoch;

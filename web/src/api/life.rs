@@ -1,4 +1,4 @@
-//! Writes the life of a transaction for operators.
+//! Conversion of a stored transaction to its history, for operators.
 
 use postonce_schemas::json::{FoundTransaction, TransactionEvent};
 use postonce_shared::domain::origin::Delivered;
@@ -8,7 +8,7 @@ use postonce_shared::ports::ledger::{Marks, StoredTransaction};
 
 use crate::api::respond;
 
-/// Converts a stored transaction.
+/// Converts a stored transaction, with its events and how it was posted.
 pub fn of(stored: StoredTransaction) -> FoundTransaction {
     let StoredTransaction { submission, outcome, marks, delivered, .. } = stored;
     let Marks { dead_letter, repairs, repaired_at } = marks;
@@ -29,7 +29,7 @@ pub fn of(stored: StoredTransaction) -> FoundTransaction {
         (None, _, _) => "open",
         (Some(_), Some(_), _) => "batch",
         (Some(_), None, Some(_)) => "queued",
-        // An operator decided about a dead letter.
+        // An operator discarded the dead letter.
         (Some(outcome), None, None) if outcome.reason() == Some(RejectReason::Discarded) => "queued",
         (Some(_), None, None) => "immediate",
     };

@@ -1,4 +1,4 @@
-//! The transaction that an operator looks for: the query parameters of the lookup.
+//! Query parameters of the lookup of a transaction by operators.
 
 use std::str::FromStr;
 
@@ -36,7 +36,7 @@ pub fn wanted(request: &HttpRequest) -> Result<Wanted, ApiError> {
     given(violations, number.map(Wanted::Number))
 }
 
-/// Parses an id that is needed without an order number.
+/// Parses an id, which is required without an order number.
 fn id<T: FromStr<Err = InvalidId>>(
     violations: &mut Violations,
     name: &str,
@@ -49,7 +49,7 @@ fn id<T: FromStr<Err = InvalidId>>(
     parse_hyphenated(&value).map_err(|error: InvalidId| violations.refuse(name, error.to_string())).ok()
 }
 
-/// Returns the value, which is present unless there are violations.
+/// Returns the value if there are no violations.
 fn given(violations: Violations, wanted: Option<Wanted>) -> Result<Wanted, ApiError> {
     violations.finish(())?;
     wanted.ok_or_else(|| ApiError::internal("a lookup without a violation and without a value".to_owned()))

@@ -1,5 +1,5 @@
-//! Content negotiation: the formats of request and response, from `Content-Type` and `Accept` (RFC 9110), or from
-//! the profile of the partner.
+//! Content negotiation: the formats of request and response, from `Content-Type` and `Accept` (RFC 9110), or from the
+//! profile of the partner.
 
 use std::sync::Arc;
 
@@ -39,8 +39,8 @@ pub fn body_format(
     }
 }
 
-/// Returns the media type of a body without its parameters; `None` when the header is missing. All bodies must be
-/// in UTF-8, or in US-ASCII, which is a part of it, and uncompressed.
+/// Returns the media type of a body without its parameters, or `None` when the header is missing. Bodies must be
+/// uncompressed, and in UTF-8 or its subset US-ASCII.
 ///
 /// # Errors
 /// [`ApiError`] with status 415 for another character set, and for a compressed body.
@@ -53,19 +53,19 @@ pub fn utf8_essence(headers: &HeaderMap) -> Result<Option<&str>, ApiError> {
     utf8_media_type(headers)
 }
 
-/// Returns the media type of a body without its parameters, whatever its compression; `None` when the header is missing.
+/// Like [`utf8_essence`], for a body that may be compressed.
 ///
 /// # Errors
-/// [`ApiError`] with status 415 for another character set than UTF-8.
+/// [`ApiError`] with status 415 for another character set.
 pub fn utf8_media_type(headers: &HeaderMap) -> Result<Option<&str>, ApiError> {
     charset(headers)?;
     Ok(header_text(headers, header::CONTENT_TYPE).map(|content_type| MediaType::of(content_type).essence))
 }
 
-/// Returns the encoding of a body, which is UTF-8 if it is not named.
+/// Returns the character set of a body. The default is UTF-8.
 ///
 /// # Errors
-/// [`ApiError`] with status 415 for another one, and if several are named.
+/// [`ApiError`] with status 415 for another character set, or for different ones.
 pub fn charset(headers: &HeaderMap) -> Result<Charset, ApiError> {
     let Some(content_type) = header_text(headers, header::CONTENT_TYPE) else { return Ok(Charset::Utf8) };
     let mut found = Charset::Utf8;
@@ -108,12 +108,12 @@ pub fn only_json(format: &dyn Format) -> Result<(), ApiError> {
 #[derive(Debug, Clone, Copy)]
 pub struct Reply {
     format: &'static dyn Format,
-    /// The media type for the response header.
+    /// The media type in the response header.
     media_type: &'static str,
 }
 
 impl Reply {
-    /// Selects the accepted format with the highest weight. The format of the request is preferred.
+    /// Selects the accepted format with the highest weight. Among equal weights, the format of the request comes first.
     ///
     /// # Errors
     /// [`ApiError`] with status 406 when no accepted format is available.
@@ -126,14 +126,14 @@ impl Reply {
         })
     }
 
-    /// Like [`Self::to`], for errors, which must be sent even if no accepted format is available.
+    /// Like [`Self::to`], for errors, which are sent even if no accepted format is available.
     fn to_refused(request: &HttpRequest) -> Self {
         let default = Self::default_for(request);
         let accepted = Accepted::of(request.headers());
         accepted.and_then(|accepted| accepted.best(default, profile(request))).unwrap_or(default)
     }
 
-    /// Returns the format for a request without `Accept`: that of the body, else that of the partner, else JSON.
+    /// Returns the format for a request without `Accept`: the format of the body, else of the partner, else JSON.
     fn default_for(request: &HttpRequest) -> Self {
         let profile = profile(request);
         let sent = header_text(request.headers(), header::CONTENT_TYPE).map(|it| MediaType::of(it).essence);
@@ -156,30 +156,30 @@ impl Reply {
         self.format.write(&document.clone().into()).len()
     }
 
-    /// Writes a document. The memory is that of its bytes: a large one is kept until the client has received it.
+    /// Writes a document. The result has no spare capacity, because it is kept until the client has received it.
     pub fn write(self, document: impl Into<Document>) -> Vec<u8> {
         let mut written = self.format.write(&document.into());
         written.shrink_to_fit();
         written
     }
 
-    /// Builds a response with a document.
+    /// Builds a response with a document as the body.
     pub fn with(self, response: HttpResponseBuilder, document: impl Into<Document>) -> HttpResponse {
         self.with_body(response, self.write(document))
     }
 
-    /// Builds a response with a written document.
+    /// Builds a response with a body that is already written.
     pub fn with_body(self, mut response: HttpResponseBuilder, body: Vec<u8>) -> HttpResponse {
         response.insert_header((header::VARY, "Accept")).content_type(labeled(self.media_type));
         response.body(body)
     }
 }
 
-/// Middleware of all routes: writes errors in the negotiated format, with the id of the request, because people copy the body and
-/// not the headers.
+/// Middleware of all routes. Writes errors in the negotiated format, and adds the request id to the body, because bug reports
+/// quote the body rather than the headers.
 ///
 /// # Errors
-/// Those of the wrapped service.
+/// Errors of the wrapped service.
 pub async fn refuse_in_format(
     request: ServiceRequest,
     next: Next<impl MessageBody + 'static>,
@@ -192,7 +192,7 @@ pub async fn refuse_in_format(
     let error = response.response().error().and_then(|error| error.as_error::<ApiError>());
     let Some(error) = error else { return Ok(response) };
     let request_id = header_text(response.headers(), X_REQUEST_ID).map(str::to_owned);
-    // A trace that the bank began says no more than the id of the request.
+    // The id of a trace that the service started adds nothing to the request id.
     let trace_id = headers::traceparent(response.request().headers());
     let trace_id = trace_id.map(|trace| trace.trace_id().to_owned());
     let body = format.write(&Document::Problem(Problem { request_id, trace_id, ..error.problem() }));
@@ -203,13 +203,13 @@ pub async fn refuse_in_format(
     }))
 }
 
-/// Returns the default format of the partner of a request.
+/// Returns the default format of the partner that made a request.
 pub fn profile(request: &HttpRequest) -> Option<&'static dyn Format> {
     let extensions = request.extensions();
     named(extensions.get::<Arc<Partner>>()?.format.as_deref()?)
 }
 
-/// Returns the format of a media type. The generic XML types mean the XML format of the profile.
+/// Returns the format of a media type. The generic XML types mean the XML format of the profile, or the canonical one.
 fn format_of(essence: &str, profile: Option<&'static dyn Format>) -> Option<&'static dyn Format> {
     if GENERIC_XML.iter().any(|it| it.eq_ignore_ascii_case(essence)) {
         let own = profile.filter(|format| format.is_xml());
@@ -218,7 +218,7 @@ fn format_of(essence: &str, profile: Option<&'static dyn Format>) -> Option<&'st
     FORMATS.iter().copied().find(|format| format.media_type().eq_ignore_ascii_case(essence))
 }
 
-/// Adds the character set to `text/*` types: old clients assume ASCII for XML without it (RFC 7303).
+/// Adds the character set to `text/*` types, because old clients assume ASCII for XML without it (RFC 7303).
 fn labeled(media_type: &'static str) -> String {
     if media_type.starts_with("text/") {
         format!("{media_type}; charset=utf-8")
@@ -231,7 +231,7 @@ fn header_text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
     headers.get(name).and_then(|value| value.to_str().ok())
 }
 
-/// Parsed media type.
+/// A media type and its parameters.
 struct MediaType<'a> {
     essence: &'a str,
     parameters: Vec<(&'a str, &'a str)>,
@@ -246,7 +246,7 @@ impl<'a> MediaType<'a> {
         Self { essence, parameters: trimmed.collect() }
     }
 
-    /// Returns the first value of a parameter; its name is case-insensitive.
+    /// Returns the first value of a parameter. Names are case-insensitive.
     fn parameter(&self, wanted: &str) -> Option<&'a str> {
         self.parameters_named(wanted).next()
     }
@@ -259,17 +259,16 @@ impl<'a> MediaType<'a> {
     }
 }
 
-/// Removes the quotes of a string (RFC 9110, section 5.6.4), if it has both. No value that has a meaning here needs an escape
-/// sequence.
+/// Removes the quotes of a quoted string (RFC 9110, section 5.6.4). No value of interest contains an escape sequence.
 fn unquoted(value: &str) -> &str {
     value.strip_prefix('"').and_then(|value| value.strip_suffix('"')).unwrap_or(value)
 }
 
-/// Parsed `Accept` header: media ranges with their weights in thousandths.
+/// `Accept` header: media ranges with their weights in thousandths.
 struct Accepted<'a>(Vec<(&'a str, u16)>);
 
 impl<'a> Accepted<'a> {
-    /// Parses the header; `None` when it is missing, which accepts everything.
+    /// Parses the header. Returns `None` when it is missing or empty, which accepts everything.
     fn of(headers: &'a HeaderMap) -> Option<Self> {
         let lines = headers.get_all(header::ACCEPT).filter_map(|value| value.to_str().ok());
         let accepted = Self::of_ranges(lines.flat_map(|line| line.split(',')));
@@ -298,8 +297,8 @@ impl<'a> Accepted<'a> {
             .unwrap_or_default()
     }
 
-    /// Returns the format with the highest weight. With equal weights the default of the client comes first, then the
-    /// order of the formats.
+    /// Returns the format with the highest weight. Among equal weights, the client's default comes first, then the order of
+    /// the formats.
     fn best(&self, default: Reply, profile: Option<&'static dyn Format>) -> Option<Reply> {
         let own = FORMATS.iter().map(|format| Reply { format: *format, media_type: format.media_type() });
         let generic = GENERIC_XML
@@ -316,14 +315,13 @@ impl<'a> Accepted<'a> {
     }
 }
 
-/// Returns the weight of a media type in thousandths, for the accepted media ranges of a request.
+/// Returns the weight of a media type in thousandths, given the media ranges of `Accept`.
 pub fn weight(accepted: &[&str], media_type: &str) -> u16 {
     Accepted::of_ranges(accepted.iter().copied()).weight(media_type)
 }
 
-/// Parses a weight (RFC 9110, section 12.4.2) in thousandths. An invalid one counts as 1.
-/// The typed header of actix-web is not used, because it drops a range with an invalid weight: Java before
-/// version 19 sends `q=.2`.
+/// Parses a weight (RFC 9110, section 12.4.2) in thousandths. An invalid weight counts as 1. The typed header of actix-web
+/// drops a range with an invalid weight, such as the `q=.2` of Java before version 19.
 fn thousandths(weight: &str) -> u16 {
     let (whole, decimals) = weight.split_once('.').unwrap_or((weight, ""));
     let padded = format!("{whole}{decimals:0<3}");

@@ -1,4 +1,4 @@
-//! What the log line of a request says about the payment in it: ids, which are no personal data.
+//! The payment in the log line of a request. It contains ids only, which are no personal data.
 
 use actix_web::{HttpMessage as _, HttpRequest};
 use postonce_shared::domain::ids::TransactionKey;
@@ -9,17 +9,17 @@ use postonce_shared::protocol::accept::Acceptance;
 /// The payment of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NotedPayment {
-    /// The id that the client chose.
+    /// The message id, which the client chose.
     pub message_id: String,
-    /// The account.
+    /// The key of the account.
     pub account: String,
-    /// The status in the answer; `None` if the payment was refused or not found.
+    /// The status in the response; `None` if the payment was refused or not found.
     pub status: Option<&'static str>,
-    /// The number of a posted one.
+    /// The order number, if the payment is posted.
     pub order_number: Option<String>,
 }
 
-/// Notes the payment that a request submits.
+/// Records the payment that a request submits.
 pub fn submitted<E>(request: &HttpRequest, key: &TransactionKey, accepted: &Result<Acceptance, E>) {
     match accepted {
         Ok(Acceptance::Accepted(accepted)) => {
@@ -30,7 +30,7 @@ pub fn submitted<E>(request: &HttpRequest, key: &TransactionKey, accepted: &Resu
     }
 }
 
-/// Notes the payment that a request asks for.
+/// Records the payment that a request reads.
 pub fn found(request: &HttpRequest, key: &TransactionKey, stored: Option<&StoredTransaction>) {
     let outcome = stored.and_then(|stored| stored.outcome.as_ref());
     note(request, key, stored.map(StoredTransaction::status), outcome);

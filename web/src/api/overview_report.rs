@@ -1,4 +1,4 @@
-//! Conversion of the overview to its document.
+//! Conversion of the overview to its response body.
 
 use postonce_process::activity::ActivityCounts;
 use postonce_process::http::Status;
@@ -13,7 +13,7 @@ use crate::admin::overview::{BankOverview, ProcessState, QueueState, Receivers};
 use crate::admin::service::ScaleReport;
 use crate::api::{gate_report, respond};
 
-/// Converts the overview.
+/// Converts the overview of the bank.
 pub fn overview(overview: BankOverview, scaling: &ScalingPolicy, prices: &Prices) -> wire::Overview {
     let BankOverview {
         at,
@@ -47,7 +47,7 @@ pub fn overview(overview: BankOverview, scaling: &ScalingPolicy, prices: &Prices
     }
 }
 
-/// Converts a process, given the current epoch of the gate.
+/// Converts a process. It has acknowledged the gate if it applies `current_epoch`.
 fn process(process: ProcessState, current_epoch: u64) -> wire::OverviewProcess {
     let ProcessState { entry, seen_at, status } = process;
     let RegisteredProcess { id, kind, address, started_at, next_by: _, survivals: _, level: _ } = entry;
@@ -100,7 +100,8 @@ fn rates(recent: &ActivityCounts) -> wire::OverviewRates {
     }
 }
 
-/// Returns the age of the oldest message when its queue was read; `None` if no age is known of queues with messages.
+/// Returns the age of the oldest message at the time its queue was read: zero if all queues are empty, and `None` if the
+/// age is known for none of the other queues.
 fn oldest_age_s(queues: &[QueueState]) -> Option<u64> {
     let filled = || queues.iter().filter(|queue| queue.backlog.depth > 0);
     let known = filled().filter(|queue| queue.backlog.oldest_inserted_at.is_some());

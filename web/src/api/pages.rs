@@ -1,7 +1,7 @@
 //! Pagination of listings: page size, position and cursors.
 //!
-//! A cursor is opaque to clients. It contains a checksum of its position and its listing, so a modified cursor, or one
-//! of another listing, is refused before any store access. It is not secret and gives no permission.
+//! A cursor is opaque to clients. It contains a checksum of its position and its listing, so a modified cursor, or a cursor of
+//! another listing, is refused before any store access. A cursor is not secret and grants no permission.
 
 use actix_web::HttpRequest;
 use base64::Engine as _;
@@ -30,9 +30,9 @@ const CHECK_BYTES: usize = 8;
 pub struct PageQuery {
     /// Maximum number of items.
     pub limit: usize,
-    /// Status of the transactions to list, for listings of transactions.
+    /// Status of the transactions to list. Used for transactions only.
     pub status: TransactionStatus,
-    /// Whether to list resolved dead letters too, for listings of dead letters.
+    /// Whether to include resolved dead letters. Used for dead letters only.
     pub include_resolved: bool,
     cursor: Option<String>,
 }
@@ -74,26 +74,26 @@ impl PageQuery {
         decoded.transpose()
     }
 
-    /// Returns the sequence before which the page starts, in a listing with the last item first; `None` for the first page.
+    /// Like [`Self::position`], for a listing with the last item first: returns the sequence before which the page starts.
     ///
     /// # Errors
-    /// As [`Self::position`].
+    /// Same as [`Self::position`].
     pub fn before(&self, listing: &str) -> Result<Option<u64>, ApiError> {
         let before = self.position(listing)?.map(|sequence| sequence.parse()).transpose();
         before.map_err(|_| ApiError::cursor_invalid())
     }
 }
 
-/// Query parameters of the operations on batches. Each operation uses some of them.
+/// Query parameters of batch operations. Each operation uses some of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BatchQuery {
-    /// What becomes of invalid items.
+    /// What to do with invalid items.
     pub on_invalid: Option<OnInvalid>,
-    /// The code of a phase.
+    /// Code of the phase to list.
     pub phase: Option<&'static str>,
     /// The partner whose batches are listed.
     pub partner: Option<PartnerId>,
-    /// The line after which results are returned.
+    /// Number of the line after which results are returned.
     pub after: Option<u32>,
 }
 
@@ -123,7 +123,7 @@ impl BatchQuery {
     }
 }
 
-/// Parses a number that consists of digits only, without a sign.
+/// Parses a number that consists of digits only.
 fn number(text: &str) -> Option<usize> {
     text.parse().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()))
 }

@@ -1,4 +1,4 @@
-//! Middleware that converts a panic of a handler to an error response.
+//! Middleware that converts panics of handlers to error responses.
 
 use std::panic::AssertUnwindSafe;
 
@@ -11,10 +11,10 @@ use futures::FutureExt as _;
 use crate::error::ApiError;
 use postonce_shared::panic_text::panic_text;
 
-/// Middleware of each route: answers with an internal error when the handler panics.
+/// Middleware of each route. Responds with an internal error when the handler panics.
 ///
 /// # Errors
-/// Those of the wrapped service.
+/// Errors of the wrapped service.
 pub async fn answer_panics(
     request: ServiceRequest,
     next: Next<impl MessageBody + 'static>,

@@ -1,4 +1,4 @@
-//! Parsing of the ids in a path, and construction of paths.
+//! Parses ids in paths, and builds paths.
 
 use std::str::FromStr;
 
@@ -12,7 +12,7 @@ use postonce_shared::domain::ids::{
 
 use crate::error::{ApiError, Code};
 
-/// Parses the user in the path.
+/// Parses the user id in the path.
 ///
 /// # Errors
 /// [`ApiError`] with status 400 when it is not a UUID.
@@ -22,7 +22,7 @@ pub fn user(request: &HttpRequest) -> Result<UserId, ApiError> {
     finish(user, violations)
 }
 
-/// Parses the account in the path.
+/// Parses the user id and the account id in the path.
 ///
 /// # Errors
 /// [`ApiError`] with status 400 that lists every id that is not a UUID.
@@ -32,7 +32,7 @@ pub fn account(request: &HttpRequest) -> Result<AccountKey, ApiError> {
     finish(account, violations)
 }
 
-/// Parses the account and the message id in the path.
+/// Parses the user id, the account id and the message id in the path.
 ///
 /// # Errors
 /// [`ApiError`] with status 400 that lists every id that is not a UUID.
@@ -43,7 +43,7 @@ pub fn message(request: &HttpRequest) -> Result<(AccountKey, MessageId), ApiErro
     finish(account.zip(message), violations)
 }
 
-/// Parses the partner in the path.
+/// Parses the partner id in the path.
 ///
 /// # Errors
 /// [`ApiError`] with status 400 when it is not a valid partner id.
@@ -53,7 +53,7 @@ pub fn partner(request: &HttpRequest) -> Result<PartnerId, ApiError> {
     finish(partner, violations)
 }
 
-/// Parses the batch in the path.
+/// Parses the batch id in the path.
 ///
 /// # Errors
 /// [`ApiError`] with status 400 when it is not a UUID.
@@ -63,7 +63,7 @@ pub fn batch(request: &HttpRequest) -> Result<BatchId, ApiError> {
     finish(batch, violations)
 }
 
-/// Parses the partner and the batch in the path.
+/// Parses the partner id and the batch id in the path.
 ///
 /// # Errors
 /// [`ApiError`] with status 400 that lists every id that is not valid.

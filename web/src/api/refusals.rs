@@ -1,5 +1,4 @@
-//! Responses of the operations in the OpenAPI document: those to submissions, and the error codes of each group of
-//! operations.
+//! Responses in the OpenAPI document: the responses to submissions, and the error codes of each group of operations.
 
 use std::collections::BTreeMap;
 
@@ -39,8 +38,8 @@ const BODY: [Code; 7] = [
     Code::ValidationFailed,
 ];
 
-/// Declares the errors of each group of operations: those before the body is read, those of [`BODY`] if the
-/// operations have a body, and those after it. The errors of all operations are added automatically.
+/// Declares the errors of each group of operations: errors before the body is read, the errors of [`BODY`] if the operations
+/// have a body, and errors after it. The errors of all operations are added automatically.
 macro_rules! refusals {
     ($($(#[$doc:meta])* $name:ident: $($code:ident)* $(+ $body:ident $($after:ident)*)?;)*) => {$(
         $(#[$doc])*
@@ -143,8 +142,7 @@ refusals! {
     DecisionRefusals: SignatureUsed DeadLetterUnknown DeadLetterResolved;
 }
 
-/// Returns the error responses of an operation for the OpenAPI document: one response for each status, which
-/// lists the codes.
+/// Returns the error responses of an operation for the OpenAPI document: one response per status, which lists the codes.
 fn documented(codes: &[Code]) -> BTreeMap<String, RefOr<Response>> {
     let mut by_status: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for code in codes {

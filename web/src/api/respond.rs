@@ -31,7 +31,7 @@ use crate::api::paths;
 use crate::error::{ApiError, Code};
 use crate::headers::{Handling, IDEMPOTENT_REPLAYED, PREFERENCE_APPLIED, Wait};
 
-/// Returns the transaction of a deposit or a withdrawal.
+/// Returns the accepted transaction of a deposit or a withdrawal.
 ///
 /// # Errors
 /// [`ApiError`] for a refused request. A rejected transaction is not an error.
@@ -52,7 +52,7 @@ pub fn accepted_or_refused(acceptance: Acceptance) -> Result<Accepted, ApiError>
     }
 }
 
-/// Builds the response to a deposit or a withdrawal. With [`Handling::Strict`] that of a rejected one is an error.
+/// Builds the response to a deposit or a withdrawal. With [`Handling::Strict`], a rejected transaction is an error.
 ///
 /// # Errors
 /// See [`accepted_or_refused`].
@@ -90,7 +90,7 @@ pub fn acceptance(
 /// Builds the response to the opening of an account.
 ///
 /// # Errors
-/// [`ApiError`] when it exists with different terms.
+/// [`ApiError`] when the account exists with different terms, or the key may not grant the overdraft limit.
 pub fn opening(opening: OpenOutcome, reply: Reply) -> Result<HttpResponse, ApiError> {
     match opening {
         OpenOutcome::Created(account) => {
@@ -118,12 +118,12 @@ pub fn tagged_account(mut response: HttpResponseBuilder, account: Account, reply
     reply.with(response, self::account(account))
 }
 
-/// Returns the `ETag` of an account in the format of a reply.
+/// Returns the `ETag` of an account in the format of the reply.
 pub fn account_tag(account: &Account, reply: Reply) -> String {
     tag_of_version(account.version, reply.format_name())
 }
 
-/// Converts an account.
+/// Converts an account to its wire struct.
 pub fn account(account: Account) -> wire::Account {
     let (available, key) = (account.available(), account.key);
     let Account {
@@ -152,7 +152,7 @@ pub fn account(account: Account) -> wire::Account {
     }
 }
 
-/// Converts a transaction.
+/// Converts a transaction for its partner.
 pub fn transaction(submission: Submission, outcome: Option<Outcome>) -> wire::Transaction {
     let status = TransactionStatus::of(outcome.as_ref());
     let Submission { key, instruction, accepted_at, .. } = submission;
@@ -178,12 +178,12 @@ pub fn transaction(submission: Submission, outcome: Option<Outcome>) -> wire::Tr
 pub fn transaction_of_partner(submission: Submission, outcome: Option<Outcome>) -> wire::Transaction {
     let partner_id = Some(submission.key.partner.to_string());
     let converted = transaction(submission, outcome);
-    // A partner may have sent a member of this name; it stays among its own members.
+    // A partner can send a member with this name. It stays in `unknown_members`.
     let flattened_members = converted.flattened_members.without(wire::Transaction::PARTNER_ID);
     wire::Transaction { partner_id, flattened_members, ..converted }
 }
 
-/// Returns what was submitted, and its outcome, as an entry of the journal tells it.
+/// Converts an entry of the journal to its submission and outcome.
 pub fn of_entry(account: AccountKey, entry: Entry) -> (Submission, Option<Outcome>) {
     let Entry {
         sequence,
@@ -246,7 +246,7 @@ fn accepted(
     }
 }
 
-/// Converts the report on a queue. `now` is the reference of its age.
+/// Converts the report on a queue. The age of its oldest message is relative to `now`.
 pub fn queue(report: QueueReport, now: Timestamp) -> wire::Queue {
     let QueueReport { name, backlog, dead_letters, listeners } = report;
     wire::Queue {
@@ -260,7 +260,7 @@ pub fn queue(report: QueueReport, now: Timestamp) -> wire::Queue {
     }
 }
 
-/// Converts a dead letter.
+/// Converts a dead letter, with the message ids in its body if all can be read.
 pub fn dead_letter(letter: DeadLetter) -> wire::DeadLetter {
     let DeadLetter { id, queue, reason, body, dequeue_count, inserted_at, dead_at, resolution } = letter;
     let names = Names::read(&body).ok().filter(Names::is_complete);
@@ -286,7 +286,7 @@ pub fn dead_letter(letter: DeadLetter) -> wire::DeadLetter {
     }
 }
 
-/// Converts an anchor.
+/// Converts a stored anchor.
 pub fn anchor(anchor: StoredAnchor) -> wire::Anchor {
     let StoredAnchor { statement: stated, signed, list: _ } = anchor;
     let SignedAnchor { statement, public_key, signature } = signed;
@@ -319,7 +319,7 @@ pub fn audit_row(row: AuditRow) -> wire::AuditRow {
     }
 }
 
-/// Converts the register of order numbers.
+/// Converts the register of order numbers, with the ranges in use.
 pub fn order_numbers(register: Register) -> wire::OrderNumbers {
     let Register { next: _, reserved, issued, returned, lost, holdings } = register;
     let range = |holding: Holding| {
@@ -334,7 +334,7 @@ pub fn order_numbers(register: Register) -> wire::OrderNumbers {
     wire::OrderNumbers { reserved, issued, returned, lost, ranges: holdings.into_iter().map(range).collect() }
 }
 
-/// Converts the costs of all processes and their sum.
+/// Converts the costs of all processes, and their sum, at these prices.
 pub fn costs(costs: &CostReport, prices: &Prices) -> wire::StorageOperations {
     let total = &costs.total;
     let operation = |(operation, count): (&ReportedOperation, &u64)| wire::StorageOperation {
@@ -363,7 +363,7 @@ pub fn costs(costs: &CostReport, prices: &Prices) -> wire::StorageOperations {
     }
 }
 
-/// Converts the wanted number of workers with its reasons.
+/// Converts the wanted number of workers, with the values that it was computed from.
 pub fn scale(report: ScaleReport) -> wire::Scale {
     let ScaleReport { demand, policy, wanted } = report;
     let WorkersWanted { workers, for_backlog, floor } = wanted;

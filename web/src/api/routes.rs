@@ -15,14 +15,14 @@ use crate::api::soap;
 use crate::api::surface::Surface;
 use crate::error::{ApiError, Code};
 
-/// A path with its methods and handlers.
+/// A path template with its methods and handlers.
 type Row = (&'static str, Vec<(Method, Route)>);
 
 #[rustfmt::skip]
 fn table() -> Vec<Row> {
     use Method as M;
     vec![
-        // Paths are matched in this order, so the most frequent ones come first.
+        // Paths are matched in this order, so frequent ones come first.
         ("/v1/users/{user_id}/accounts/{account_id}/deposits", vec![(M::POST, to(submit::deposit))]),
         ("/v1/users/{user_id}/accounts/{account_id}/withdrawals", vec![(M::POST, to(submit::withdrawal))]),
         ("/v1/users/{user_id}/accounts", vec![(M::GET, to(accounts::list))]),
@@ -88,8 +88,8 @@ pub fn paths() -> Vec<&'static str> {
     table().into_iter().map(|(path, _)| path).collect()
 }
 
-/// Registers the table in an application. Other paths and methods are answered with a problem document too. The
-/// routes for other processes of the bank are not part of the API; if they are served here, they come first.
+/// Registers all routes of an address. Unknown paths and methods also get a problem document. Routes for other processes of
+/// the bank are not part of the API; if they are served at the same address, they must be registered first.
 pub fn configure(config: &mut ServiceConfig, surface: Surface) {
     for (path, methods) in table().into_iter().filter(|(path, _)| surface.has(path)) {
         let mut resource = web::resource(path);

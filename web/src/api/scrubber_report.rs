@@ -1,10 +1,10 @@
-//! Conversion of the report of the scrubber to its response body.
+//! Conversion of the scrubber's report to a response body.
 
 use postonce_schemas::json as wire;
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::oversight::scrubber::{RecoveryReport, RoundReport, ScrubberFinding, ScrubberReport};
 
-/// Converts the report.
+/// Converts the report of the scrubber.
 pub fn write(report: ScrubberReport) -> wire::Scrubber {
     let text = |time: Timestamp| time.to_string();
     let round = |round: RoundReport| wire::ScrubberRound {

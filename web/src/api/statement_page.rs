@@ -1,15 +1,15 @@
-//! The page of a statement: as many transactions as were asked for, but not more than [`PAGE_BYTES_MAX`], and at least one. Each can have
-//! kilobytes of metadata, so their number alone would not bound the memory of an answer.
+//! The page of a statement. It has the requested number of transactions or fewer, at most [`PAGE_BYTES_MAX`], and at least one
+//! transaction. A transaction can have kilobytes of metadata, so the number alone would not bound the memory of a response.
 
 use postonce_schemas::json::Transaction;
 
 use crate::access::shares::PAGE_BYTES_MAX;
 use crate::api::negotiate::Reply;
 
-/// Number of transactions that are read at first. Further reads depend on their sizes.
+/// Number of transactions in the first read. The sizes of the transactions determine further reads.
 const FIRST_READ: usize = 100;
 
-/// A page that is being filled.
+/// A page while it is filled.
 pub struct StatementPage {
     reply: Reply,
     limit: usize,
@@ -23,7 +23,7 @@ impl StatementPage {
         Self { reply, limit, bytes: 0, transactions: Vec::new() }
     }
 
-    /// Returns how many transactions to read next, estimated from the sizes of those on the page; 0 if it is full.
+    /// Returns the number of transactions to read next, estimated from the sizes on the page; 0 if the page is full.
     pub fn next_read(&self) -> usize {
         let count = self.transactions.len();
         let left = self.limit.saturating_sub(count);
@@ -35,13 +35,13 @@ impl StatementPage {
         left.min(of_same_size.unwrap_or(FIRST_READ).max(1))
     }
 
-    /// Returns whether no transaction is on the page.
+    /// Returns whether the page has no transactions.
     pub const fn is_empty(&self) -> bool {
         self.transactions.is_empty()
     }
 
-    /// Adds transactions, if the page has room for all of them. Returns whether they were added: an empty page has room for
-    /// one of any size.
+    /// Adds transactions, if the page has room for all of them. Returns whether they were added. An empty page has room for one
+    /// transaction of any size.
     pub fn add(&mut self, transactions: Vec<Transaction>) -> bool {
         let sizes = transactions.iter().map(|transaction| self.reply.size_of(transaction));
         let bytes = sizes.fold(self.bytes, usize::saturating_add);
@@ -53,7 +53,7 @@ impl StatementPage {
         has_room
     }
 
-    /// Returns the transactions.
+    /// Returns the transactions on the page.
     pub fn into_transactions(self) -> Vec<Transaction> {
         self.transactions
     }

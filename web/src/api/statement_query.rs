@@ -1,4 +1,4 @@
-//! Which transactions a statement lists, and in which order: its query parameters.
+//! Query parameters of a statement: order and filters.
 
 use actix_web::HttpRequest;
 use postonce_shared::domain::instruction::TransactionKind;
@@ -13,19 +13,19 @@ use crate::api::parameters::StatementParams;
 use crate::error::ApiError;
 use crate::query;
 
-/// The order of a statement.
+/// Order of the transactions in a statement.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Order {
-    /// Posted transactions by sequence, ascending; others by id.
+    /// Posted transactions by ascending sequence; others by id.
     #[default]
     OldestFirst,
-    /// Posted transactions by sequence, descending.
+    /// Posted transactions by descending sequence.
     NewestFirst,
     /// Rejected transactions in the order of their decisions.
     ByDecision,
 }
 
-/// The transactions that a statement lists. The default are all.
+/// Selects the transactions of a statement. The default selects all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StatementFilter {
     from: Option<Timestamp>,
@@ -37,12 +37,12 @@ pub struct StatementFilter {
 }
 
 impl StatementFilter {
-    /// Returns whether the statement lists a posted transaction.
+    /// Returns whether a posted transaction is selected.
     pub fn accepts_entry(&self, entry: &Entry) -> bool {
         self.accepts(entry.posted_at, (entry.kind, entry.amount, entry.details.reference()))
     }
 
-    /// Returns whether the statement lists a transaction. Its time is that of its status.
+    /// Returns whether a transaction is selected. Its time is the time of its current status.
     pub fn accepts_transaction(&self, stored: &StoredTransaction) -> bool {
         let at = match &stored.outcome {
             None => stored.submission.accepted_at,
@@ -71,14 +71,14 @@ impl StatementFilter {
 /// Query parameters of a statement.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StatementQuery {
-    /// The order.
+    /// The order of the transactions.
     pub order: Order,
-    /// The transactions.
+    /// Selects the transactions.
     pub filter: StatementFilter,
 }
 
 impl StatementQuery {
-    /// Parses the query of a statement with transactions in this status.
+    /// Parses the query of a statement of transactions in this status.
     ///
     /// # Errors
     /// [`ApiError`] with status 400 and every violation.
@@ -112,13 +112,13 @@ impl StatementQuery {
         violations.finish(Self { order, filter })
     }
 
-    /// Returns a text that is different for every order and filter, and empty for the default.
+    /// Returns a text that identifies the order and the filter in cursors; empty for the default.
     pub fn name(&self) -> String {
         if *self == Self::default() { String::new() } else { format!(", {self:?}") }
     }
 }
 
-/// Parses an amount of any currency: up to 18 digits, and up to 4 decimals.
+/// Parses an amount in any currency: at most 18 digits before the decimal point, and 4 after it.
 fn decimal(text: &str) -> Option<Decimal> {
     check_decimal(text).ok()?;
     let (major, minor) = text.split_once('.').unwrap_or((text, ""));

@@ -1,4 +1,4 @@
-//! Documents that are the same for all requests: with an `ETag`, and compressed for clients that accept it.
+//! Documents that are the same for all requests, with an `ETag`, and compressed for clients that accept it.
 
 use std::io::Write as _;
 
@@ -13,17 +13,17 @@ use sha2::{Digest as _, Sha256};
 use crate::api::answer_memory::SharedBody;
 use crate::api::conditions::EntityTags;
 
-/// A document in both forms.
+/// A document, plain and compressed.
 pub struct StaticDocument {
     content_type: String,
     plain: Bytes,
     gzip: Bytes,
-    /// Weak, because both forms have it.
+    /// Entity tag, weak because both forms share it.
     tag: String,
 }
 
 impl StaticDocument {
-    /// Compresses a document.
+    /// Creates a document, and compresses it.
     pub fn new(content_type: impl Into<String>, plain: impl Into<Vec<u8>>) -> Self {
         let plain = Bytes::from(plain.into());
         let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
@@ -34,8 +34,8 @@ impl StaticDocument {
         Self { content_type: content_type.into(), plain, gzip, tag }
     }
 
-    /// Builds the response to a request: 304 if the client has this document. Clients may keep it, and ask whether it is
-    /// still the same.
+    /// Builds the response to a request, which is 304 if the client has this document. Clients may cache the document, but must
+    /// revalidate it.
     pub fn respond(&self, request: &HttpRequest, mut response: HttpResponseBuilder) -> HttpResponse {
         response
             .insert_header((header::ETAG, format!("W/{}", self.tag)))

@@ -1,4 +1,4 @@
-//! The submission of a deposit or a withdrawal, over HTTP and over SOAP.
+//! Submission of deposits and withdrawals, for HTTP and SOAP.
 
 use std::time::Duration;
 
@@ -14,12 +14,12 @@ use crate::error::ApiError;
 use crate::headers;
 use crate::metrics::Metrics;
 
-/// The rights of a caller on an account.
+/// The rights of a caller to an account.
 struct OnAccount<'a, P> {
     caller: &'a mut Caller<P>,
     request: &'a HttpRequest,
     account: AccountKey,
-    /// Why they could not be confirmed.
+    /// Reason why the rights could not be confirmed.
     refusal: Option<ApiError>,
 }
 
@@ -37,13 +37,13 @@ impl<P> Rights for OnAccount<'_, P> {
     }
 }
 
-/// Submits an instruction on an account that is within the reach of the caller, and waits for its outcome for `wait` if it is
-/// set. The rights of the caller are valid when it is stored. If they end during the wait, the transaction stays accepted, and
-/// the answer is that of the time when it was: without its outcome.
+/// Submits an instruction for an account within the reach of the caller, and waits up to `wait` for its outcome. The rights
+/// of the caller are valid when the transaction is stored. If they end during the wait, the transaction stays accepted, and
+/// the result omits the outcome.
 ///
 /// # Errors
-/// [`ApiError`]: nothing was stored while the partner has a debt, or if the rights ended before the attempt to post it; the
-/// transaction may be stored if they ended during the attempt, or if the store was not available.
+/// [`ApiError`]: nothing was stored if the partner has a debt, or if the rights ended before the attempt to post. The
+/// transaction may be stored if they ended during the attempt, or if the store was unavailable.
 pub async fn submit<P>(
     caller: &mut Caller<P>,
     request: &HttpRequest,

@@ -1,20 +1,20 @@
-//! The routes that an address serves: those for partners, those for operators, or both.
+//! The routes that an address serves: routes for partners, for operators, or both.
 
 use crate::access::authentication::is_of_operators;
 
-/// The routes that an address serves.
+/// Selects the routes that an address serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Surface {
-    /// All routes: operators have no address of their own.
+    /// All routes, because operators have no address of their own.
     Everything,
     /// The routes for partners.
     Partners,
-    /// The routes for operators and monitoring.
+    /// The routes for operators and monitoring, and those that both use.
     Operators,
 }
 
 impl Surface {
-    /// Returns whether a path is served.
+    /// Returns whether a path is served at this address.
     pub fn has(self, path: &str) -> bool {
         let is_of_operators = is_of_operators(path);
         let of_both = ["/", "/v1/key", "/livez", "/readyz", "/openapi.json", "/openapi-strict.json"];
@@ -26,7 +26,7 @@ impl Surface {
         }
     }
 
-    /// Returns whether version and commit are shown. They are for operators, if they have an address of their own.
+    /// Returns whether responses show version and commit. An address for partners only does not show them.
     pub fn shows_build(self) -> bool {
         self != Self::Partners
     }

@@ -5,9 +5,8 @@
 //! continues, so that all violations are reported at once. Every placeholder comes with a violation, and
 //! [`Members::finish`] refuses a document with a violation, so no placeholder leaves this module.
 //!
-//! It also checks the rules of the struct, which are its attributes of `validator`. What they refuse is reported at the place that
-//! [`Members::report`] gives it among the violations that the domain finds, and otherwise at the end. A member that could not be
-//! parsed has no other violations.
+//! [`Members::read`] also checks the `validator` rules of the struct. [`Members::report`] places their violations among those
+//! that the domain finds; unreported ones come last. A member that could not be parsed has no other violations.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -24,7 +23,7 @@ use super::violations::Violations;
 use super::{Format, Shape};
 use crate::error::{ApiError, Code};
 
-/// The members of a document that were not read yet, and the violations found so far.
+/// The unread members of a document, and the violations found so far.
 #[derive(Debug, Default)]
 pub struct Members {
     values: Map<String, Value>,
@@ -33,28 +32,28 @@ pub struct Members {
     /// Elements of other namespaces, if the document is XML.
     elements: Vec<String>,
     found: Violations,
-    /// The format and the kind of the document, if its field names differ from the member names.
+    /// Format and kind of the document, if its field names differ from the member names.
     document: Option<(&'static dyn Format, Shape)>,
 }
 
 impl Members {
-    /// Sets the format and the kind of the document, whose field names are used in violations.
+    /// Sets the format and the kind of the document. Violations then use the field names of the format.
     #[must_use]
     pub fn with_field_names_of(self, format: &'static dyn Format, shape: Shape) -> Self {
         Self { document: Some((format, shape)), ..self }
     }
 
-    /// Creates the members of a document.
+    /// Creates members from the values of a document.
     pub fn of(values: Map<String, Value>) -> Self {
         Self { values, ..Self::default() }
     }
 
-    /// Adds a member.
+    /// Adds or replaces a member.
     pub fn insert(&mut self, name: String, value: Value) {
         self.values.insert(name, value);
     }
 
-    /// Adds a member. A name with a dot adds a member of an inner object.
+    /// Adds a member. A name with a dot refers to a member of an inner object.
     pub fn put(&mut self, name: &str, value: Value) {
         match name.split_once('.') {
             None => self.insert(name.to_owned(), value),
@@ -66,12 +65,12 @@ impl Members {
         }
     }
 
-    /// Returns the inner object with this name; inserts an empty object if it does not exist.
+    /// Returns the inner object with this name. Inserts an empty one if it does not exist.
     pub fn object(&mut self, name: &str) -> &mut Value {
         self.values.entry(name.to_owned()).or_insert_with(|| Value::Object(Map::new()))
     }
 
-    /// Adds an item to the list with this name.
+    /// Appends an item to the list with this name.
     pub fn push(&mut self, name: &str, item: Value) {
         let list = self.values.entry(name.to_owned()).or_insert_with(|| Value::Array(Vec::new()));
         if let Value::Array(items) = list {
@@ -84,7 +83,7 @@ impl Members {
         self.inexact.insert(name.to_owned());
     }
 
-    /// Returns the elements of other namespaces, if the document is XML.
+    /// Returns the serialized elements of other namespaces, if the document is XML.
     pub const fn elements(&mut self) -> &mut Vec<String> {
         &mut self.elements
     }
@@ -94,7 +93,7 @@ impl Members {
         self.found.refuse(field, message);
     }
 
-    /// Adds a violation of a member that is present but cannot be parsed. `field` is its name in the document.
+    /// Adds a violation of a member that is present but cannot be parsed. `field` is its name in violations.
     pub fn refuse_unreadable(&mut self, member: &str, field: &str, message: String) {
         self.found.refuse_unreadable(member, field, message);
     }
@@ -104,12 +103,12 @@ impl Members {
         self.found.is_unreadable(member)
     }
 
-    /// Returns whether there is a member with this name.
+    /// Returns whether a member with this name is present and unread.
     pub fn contains(&self, name: &str) -> bool {
         self.values.contains_key(name)
     }
 
-    /// Returns the text of a member, if it is one.
+    /// Returns the value of a member if it is a string.
     pub fn text(&self, name: &str) -> Option<&str> {
         self.values.get(name)?.as_str()
     }
@@ -119,7 +118,7 @@ impl Members {
         self.values.remove(name)
     }
 
-    /// Removes the members of a struct and deserializes them. Adds a violation for each that is missing or has another
+    /// Removes and deserializes the members of a struct. Adds a violation for each member that is missing or has the wrong
     /// type, and [checks](Self::check) the rules of the others. Other members stay.
     ///
     /// # Errors
@@ -135,14 +134,14 @@ impl Members {
         Ok(read)
     }
 
-    /// Checks the rules of a struct. Violations are added by [`Self::report`], or at the end in the order of the members.
+    /// Checks the rules of a struct. Their violations are added by [`Self::report`], or last in the order of the members.
     pub fn check(&mut self, read: &impl Validate) {
         if let Err(errors) = read.validate() {
             self.found.hold(errors);
         }
     }
 
-    /// Adds the violations of the rules of a member, before others that are found after this call.
+    /// Adds the rule violations of a member now, before violations that are found later.
     pub fn report(&mut self, member: &str) {
         self.found.report(member);
     }
@@ -163,8 +162,8 @@ impl Members {
         }
     }
 
-    /// Removes and returns all members that were not read. Adds a violation for each that contains a number which would
-    /// lose digits, because two different contents must not become equal.
+    /// Removes and returns all unread members. Adds a violation for each that contains a number which would lose digits,
+    /// because two different contents must not become equal.
     pub fn take_unknown(&mut self) -> UnknownMembers {
         let rest = std::mem::take(&mut self.values);
         for name in std::mem::take(&mut self.inexact).iter().filter(|name| rest.contains_key(*name)) {
@@ -180,7 +179,7 @@ impl Members {
         }
     }
 
-    /// Returns all members and the violations. The elements of other namespaces become a list with the name `elements`.
+    /// Returns all members and the violations. The elements of other namespaces become a list named `elements`.
     pub fn into_object(self, elements: &str) -> (Map<String, Value>, Vec<Violation>) {
         let Self { mut values, elements: written, found, .. } = self;
         values.insert(elements.to_owned(), written.into());
@@ -206,13 +205,13 @@ impl Members {
     }
 }
 
-/// Returns a member name that the client chose, escaped to one line, and visible even if it is empty.
+/// Returns a member name of the client for a message: escaped to one line, and visible even if it is empty.
 fn shown(name: &str) -> String {
     if name.is_empty() { "\"\"".to_owned() } else { name.escape_default().to_string() }
 }
 
-/// Returns a whole number that is not negative. It may have a decimal point, such as `50.0`, which is the same number
-/// in JSON. A number that is too large for the type becomes its maximum, which is above every limit.
+/// Parses a whole number that is not negative. A trailing `.0` is allowed, because `50.0` is the same number in JSON.
+/// A number too large for the type becomes its maximum, which is above every limit.
 fn whole_number(value: &Value) -> Option<u32> {
     let text = value.as_number()?.to_string();
     let number: u64 = text.strip_suffix(".0").unwrap_or(&text).parse().ok()?;
@@ -225,11 +224,11 @@ enum Source {
     Value(Value),
     /// The document does not contain the value.
     Absent,
-    /// The object around the value could not be parsed: the value becomes a placeholder without its own violation.
+    /// The enclosing object could not be parsed. The value becomes a placeholder without a violation of its own.
     Unreadable,
 }
 
-/// The level of a value in the document, which determines how its unread members are handled.
+/// Level of a value in the document. It determines what happens to unread members.
 enum Level<'a> {
     /// The value is the document: unread members are returned.
     Document(&'a mut Map<String, Value>),
@@ -239,12 +238,12 @@ enum Level<'a> {
     Item,
 }
 
-/// Deserializes one value into a struct or a member.
+/// Deserializer for one value.
 struct Reader<'a> {
     source: Source,
-    /// The name of the value in violations; empty for the document.
+    /// Name of the value in violations; empty for the document.
     field: String,
-    /// The expected value, as described by its type.
+    /// Description of the expected value, from its type.
     wanted: Option<String>,
     level: Level<'a>,
     found: &'a RefCell<Violations>,
@@ -271,7 +270,7 @@ impl<'a> Reader<'a> {
         self.found.borrow_mut().refuse_unreadable(&self.field, &self.field, message);
     }
 
-    /// Returns the members of an object; adds a violation if the value is not an object.
+    /// Returns the members of an object. Adds a violation if the value is not an object.
     fn object(&mut self) -> Option<Map<String, Value>> {
         if let Source::Value(Value::Object(members)) = &mut self.source {
             return Some(std::mem::take(members));
@@ -292,7 +291,7 @@ impl<'de> IntoDeserializer<'de, Error> for Reader<'_> {
 impl<'de> Deserializer<'de> for Reader<'_> {
     type Error = Error;
 
-    /// Called for a member that may be absent but must not be null.
+    /// Called for a member that may be absent but not null.
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         match self.source {
             Source::Absent | Source::Unreadable => visitor.visit_none(),

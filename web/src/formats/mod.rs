@@ -1,5 +1,5 @@
-//! The formats of the documents that partners send and receive. Documents of all formats are converted to the same
-//! members with the same names. The code after that step does not depend on the format.
+//! The document formats of partners. Every format is converted to the same members with the same names, and the code after
+//! that step does not depend on the format.
 //!
 //! **To add an XML format**, write its tables in a file beside [`wwi`], declare the module here and add a line to
 //! [`FORMATS`]. Parsing and writing, content negotiation, the field names in errors, the profiles of partners and the
@@ -34,11 +34,11 @@ use serde_json::{Map, Value};
 use self::members::Members;
 use crate::error::ApiError;
 
-/// Every format. The first one is the default.
+/// All formats. The first one is the default.
 pub const FORMATS: &[&dyn Format] = &[&json::Json, &xml::CANONICAL, &wwi::WWI];
 
-/// Generic media types of XML. They mean the format in the partner's profile if that is XML, and the canonical XML
-/// otherwise.
+/// Generic media types of XML. They mean the format in the partner's profile if that is XML, and otherwise the canonical
+/// XML.
 pub const GENERIC_XML: &[&str] = &["application/xml", "text/xml"];
 
 /// The kind of a document.
@@ -64,36 +64,36 @@ pub enum Shape {
 
 /// A document format.
 pub trait Format: Sync {
-    /// Returns its name in the profiles of partners.
+    /// Returns the name of the format in the profiles of partners.
     fn name(&self) -> &'static str;
 
-    /// Returns its media type.
+    /// Returns the media type of its documents.
     fn media_type(&self) -> &'static str;
 
     /// Returns the media type of its problem documents.
     fn problem_media_type(&self) -> &'static str;
 
-    /// Returns whether it is XML, so that the generic media types can mean it.
+    /// Returns whether the format is XML, which the generic media types can mean.
     fn is_xml(&self) -> bool;
 
-    /// Returns whether the format uses a namespace for its own elements.
+    /// Returns whether the format uses the namespace for its own elements.
     fn has_namespace(&self, namespace: &str) -> bool;
 
-    /// Parses a document into members with the names of [`postonce_schemas::json`]. Violations of single fields are
-    /// returned with the members.
+    /// Parses a document into members with the names of [`postonce_schemas::json`]. Violations of single fields are part of
+    /// the members.
     ///
     /// # Errors
     /// [`ApiError`] with status 400 when the document as a whole cannot be parsed.
     fn read(&self, shape: Shape, body: &[u8], limits: &XmlLimits) -> Result<Members, ApiError>;
 
-    /// Returns the name of a member in a document of this format, for violations.
+    /// Returns the field name of a member in this format, for violations.
     fn field(&self, shape: Shape, member: &str) -> String;
 
     /// Writes a response document.
     fn write(&self, document: &Document) -> Vec<u8>;
 
-    /// Returns the schema of its documents for the OpenAPI document, with a name. It is derived from the JSON `schemas`,
-    /// in which `json` is the name of the schema of this kind. Returns `None` if the format uses that schema itself.
+    /// Returns the name and the schema of its documents for the OpenAPI document. The schema is derived from the JSON schema
+    /// named `json` in `schemas`. Returns `None` if the format uses that schema itself.
     fn schema(&self, shape: Shape, json: &str, schemas: &Map<String, Value>) -> Option<(String, Value)>;
 }
 
@@ -103,12 +103,12 @@ impl fmt::Debug for dyn Format {
     }
 }
 
-/// Returns the format with this name.
+/// Finds a format by its name.
 pub fn named(name: &str) -> Option<&'static dyn Format> {
     FORMATS.iter().copied().find(|format| format.name() == name)
 }
 
-/// Returns whether a namespace has a meaning in responses of the service. Elements that clients add must not use it.
+/// Returns whether the service gives the namespace a meaning in responses. Clients must not add elements in it.
 pub fn is_reserved_namespace(namespace: &str) -> bool {
     soap_names::NAMESPACES.contains(&namespace)
         || FORMATS.iter().any(|format| format.has_namespace(namespace))

@@ -1,12 +1,12 @@
-//! The path and the namespaces of the SOAP service, in a module of their own because the XML formats need them too.
+//! Path and namespaces of the SOAP service, in a module of their own because the XML formats need them too.
 
-/// The path of the service.
+/// Path of the SOAP endpoint.
 pub const PATH: &str = "/soap/UserAccountService";
-/// The namespace of its messages.
+/// Namespace of the messages in SOAP bodies.
 pub const NAMESPACE: &str = "urn:postonce:soap:1";
 /// The namespace of envelopes of SOAP 1.1.
 pub const ENVELOPE_V11: &str = "http://schemas.xmlsoap.org/soap/envelope/";
 /// The namespace of envelopes of SOAP 1.2.
 pub const ENVELOPE_V12: &str = "http://www.w3.org/2003/05/soap-envelope";
-/// The namespaces that have a meaning in SOAP envelopes of the service.
+/// Namespaces that have a meaning in SOAP envelopes of the service.
 pub const NAMESPACES: [&str; 3] = [NAMESPACE, ENVELOPE_V11, ENVELOPE_V12];

@@ -1,9 +1,9 @@
-//! Cells of CSV that are opened in a spreadsheet.
+//! Protection against formulas in CSV cells.
 
 use std::borrow::Cow;
 
-/// Returns a cell that no spreadsheet takes for a formula: one that begins like a formula gets an apostrophe before it
-/// (OWASP, CSV Injection). Numbers such as `-5.00` stay numbers.
+/// Escapes a cell so that no spreadsheet evaluates it as a formula: a text that begins like a formula gets an apostrophe in
+/// front (OWASP, CSV Injection). Numbers such as `-5.00` are unchanged.
 pub fn cell(text: &str) -> Cow<'_, str> {
     let begins_a_formula = text.starts_with(['=', '+', '-', '@', '\t', '\r', '\n', '＝', '＋', '－', '＠']);
     if begins_a_formula && !is_number(text) { Cow::Owned(format!("'{text}")) } else { Cow::Borrowed(text) }

@@ -1,5 +1,5 @@
-//! Properties of all formats: every written document can be parsed again without loss, and the same request in any
-//! format gives the same instruction.
+//! Properties of all formats: written documents can be parsed without loss, and the same request gives the same instruction
+//! in every format.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::api::translate::{self, InboundDocument};
 const TABLES: [&Tables; 2] = [&xml::CANONICAL, &wwi::WWI];
 const DEPOSIT: Shape = Shape::Submission(TransactionKind::Deposit);
 
-/// Generates texts that XML can represent and that are allowed as references.
+/// Generates texts that XML can represent and that are valid references.
 fn text() -> impl Strategy<Value = String> {
     let allowed =
         |text: &String| !text.contains(|c: char| c.is_control() || ('\u{FFFE}'..='\u{FFFF}').contains(&c));
@@ -33,14 +33,14 @@ fn amount() -> impl Strategy<Value = String> {
 }
 
 fn balance() -> impl Strategy<Value = String> {
-    // Zero has no negative form.
+    // Negative zero does not exist.
     (any::<bool>(), amount()).prop_map(|(negative, amount)| {
         let is_zero = amount.chars().all(|c| c == '0' || c == '.');
         if negative && !is_zero { format!("-{amount}") } else { amount }
     })
 }
 
-/// Generates times of a century, many of them near changes to and from daylight saving time.
+/// Generates times within a century, many of them near changes to and from daylight saving time.
 fn time() -> impl Strategy<Value = String> {
     let folds = sample::select(vec![1_793_523_600_000_i64, 1_772_964_000_000, 1_762_070_400_000]);
     let near = (folds, -7_200_000..7_200_000_i64).prop_map(|(fold, off)| fold.saturating_add(off));
@@ -104,7 +104,7 @@ fn transaction() -> impl Strategy<Value = wire::Transaction> {
             Some((number, sequence, balance, at)) => (Some(number), Some(sequence), Some(balance), Some(at)),
         };
         let (reason, rejected_at) = rejected.unzip();
-        // Unknown JSON members are not written to XML, where they could be confused with known elements.
+        // Not written to XML, where clients could confuse unknown JSON members with known elements.
         let unknown_members = wire::RawMembers::new(r#"{"x":[1],"":["<a/>"]}"#);
         wire::Transaction {
             message_id,
@@ -188,7 +188,7 @@ fn document() -> impl Strategy<Value = Document> {
     ]
 }
 
-/// Returns the value without null and empty parts, which are equal to absent ones.
+/// Removes nulls, empty objects and empty lists, which are equal to absent members.
 fn present(value: Value) -> Option<Value> {
     match value {
         Value::Null => None,
@@ -251,7 +251,7 @@ proptest! {
     }
 }
 
-/// Writes a request as a partner would.
+/// Writes a request as a partner would, with elements of other namespaces.
 fn request(
     format: &Tables,
     kind: TransactionKind,

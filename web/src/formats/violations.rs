@@ -1,5 +1,5 @@
-//! The violations of a document: of the types of its members, of the rules of the structs of [`postonce_schemas::json`], which are
-//! their attributes of `validator`, and of the domain.
+//! The violations of a document: of the types of its members, of the `validator` rules of the structs in
+//! [`postonce_schemas::json`], and of the domain.
 
 use std::collections::BTreeSet;
 
@@ -10,31 +10,31 @@ use validator::{ValidationError, ValidationErrors, ValidationErrorsKind};
 
 use crate::error::VIOLATIONS_MAX;
 
-/// Field of the violations of a document as a whole.
+/// Field name for violations of the document as a whole.
 const DOCUMENT: &str = "body";
-/// Maximum number of objects and lists around a member of a document.
+/// Maximum nesting of a member in objects and lists.
 const OUTER_MEMBERS_MAX: usize = 4;
 
 /// The violations of a document.
 #[derive(Debug, Default)]
 pub struct Violations {
     list: Vec<Violation>,
-    /// Violations of the rules of structs, which have no place among the others yet.
+    /// Violations of rules that are not reported yet, and have no place in the list.
     held: Vec<Violation>,
     /// Members that are present but cannot be parsed. Further violations of them are dropped.
     unreadable: BTreeSet<String>,
-    /// The names of the members of each struct that was read, by the path of the struct, in their order.
+    /// Names of the members of each struct that was read, in their order, by the path of the struct.
     orders: Vec<(String, &'static [&'static str])>,
 }
 
 impl Violations {
     /// Adds a violation of a member, unless the member could not be parsed.
     pub fn refuse(&mut self, field: &str, message: impl Into<String>) {
-        // Only the last part of a name can be chosen by the client, and can have any length.
+        // The client chooses at most the last part of a name, which can have any length.
         let ends = field.match_indices(['.', '[']).take(OUTER_MEMBERS_MAX).map(|(end, _)| end);
         let mut outer = ends.filter_map(|end| field.get(..end));
         if !self.unreadable.contains(field) && !outer.any(|outer| self.unreadable.contains(outer)) {
-            // Violations above the maximum are only counted, without memory for their texts.
+            // Violations above the maximum are counted without their texts, to save memory.
             let is_shown = self.list.len() < VIOLATIONS_MAX;
             let (field, message) =
                 if is_shown { (field.to_owned(), message.into()) } else { Default::default() };
@@ -42,7 +42,7 @@ impl Violations {
         }
     }
 
-    /// Adds a violation of a member that is present but cannot be parsed. `field` is its name in the document.
+    /// Adds a violation of a member that is present but cannot be parsed. `field` is its name in violations.
     pub fn refuse_unreadable(&mut self, member: &str, field: &str, message: String) {
         self.refuse(field, message);
         if self.list.len() <= VIOLATIONS_MAX {
@@ -55,17 +55,17 @@ impl Violations {
         self.unreadable.contains(member)
     }
 
-    /// Returns whether none was added.
+    /// Returns whether no violation was added.
     pub const fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// Sets the names of the members of a struct, in their order, by the path of the struct.
+    /// Sets the order of the members of the struct at `path`.
     pub fn order(&mut self, path: &str, names: &'static [&'static str]) {
         self.orders.push((path.to_owned(), names));
     }
 
-    /// Takes the errors of a struct. They are added by [`Self::report`], or at the end in the order of the members.
+    /// Holds the errors of a struct. They are added by [`Self::report`], or last in the order of the members.
     pub fn hold(&mut self, errors: ValidationErrors) {
         let position = |outer: &str, name: &str| {
             let orders = self.orders.iter().filter(|(path, _)| path == outer);
@@ -75,7 +75,7 @@ impl Violations {
         self.held.extend(held);
     }
 
-    /// Adds the held violations of a member and of its parts.
+    /// Adds the held violations of a member and its parts.
     pub fn report(&mut self, member: &str) {
         let is_of_member = |violation: &Violation| {
             let part = violation.field.strip_prefix(member);
@@ -86,7 +86,7 @@ impl Violations {
         self.refuse_all(of_member);
     }
 
-    /// Returns all violations.
+    /// Returns all violations, with the held ones last.
     pub fn into_list(mut self) -> Vec<Violation> {
         let held = std::mem::take(&mut self.held);
         self.refuse_all(held);
@@ -100,9 +100,9 @@ impl Violations {
     }
 }
 
-/// Returns a violation for each error, with the path of its member. `validator` keeps no order: `position` gives that of a member,
-/// by the path of the struct around it (empty for the document) and its name. Violations of a struct as a whole come after those of
-/// its members.
+/// Returns a violation for each error, with the path of its member. `validator` keeps no order, so `position` returns the
+/// position of a member from the path of its struct (empty for the document) and its name. Violations of a struct as a whole
+/// come after those of its members.
 pub fn of(errors: ValidationErrors, position: &impl Fn(&str, &str) -> usize) -> Vec<Violation> {
     let mut found = Vec::new();
     add(&mut found, errors, "", position);
@@ -149,12 +149,12 @@ fn violation(field: &str, error: &ValidationError) -> Violation {
     Violation { field, message: message(error) }
 }
 
-/// Returns the path of a part of a value: a member with a dot before it, or an index.
+/// Returns the path of a part of a value. `part` is an index, or a member after a dot.
 fn inner(outer: &str, part: &str) -> String {
     if outer.is_empty() { part.trim_start_matches('.').to_owned() } else { format!("{outer}{part}") }
 }
 
-/// Returns the rule that an error is about, as the end of a sentence about the value.
+/// Returns the violated rule, as the end of a sentence about the value.
 fn message(error: &ValidationError) -> String {
     let limit = |name: &str| error.params.get(name).map(Value::to_string).unwrap_or_default();
     match (&error.message, error.code.as_ref()) {
@@ -166,7 +166,7 @@ fn message(error: &ValidationError) -> String {
     }
 }
 
-/// Checks a text of a command line by the rule of a member.
+/// Checks a command-line argument by the rule of a member.
 ///
 /// # Errors
 /// The message of the rule.
@@ -184,7 +184,7 @@ mod tests {
 
     use super::*;
 
-    /// The fields of the violations, if the names of all members are in this order.
+    /// Returns the fields of the violations, given the order of all members.
     fn fields(read: &impl Validate, order: &[&str]) -> Vec<String> {
         let position = |_: &str, name: &str| order.iter().position(|it| *it == name).unwrap();
         let found = of(read.validate().unwrap_err(), &position);

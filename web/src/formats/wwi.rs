@@ -1,10 +1,9 @@
-//! The format of World Wide Importers: the mapping between our members and their elements.
-//! `schemas/xsd/wwi-account.xsd` is the XSD of the format.
+//! The format of World Wide Importers. `schemas/xsd/wwi-account.xsd` is its XSD.
 //!
-//! Read the tables first: our members are on the left, their elements on the right. Below the tables are the two
-//! codecs that only this format needs: money as sign, digits and decimals, and times in their local time zone.
+//! The tables map our members, on the left, to their elements, on the right. Below them are the two codecs that only this
+//! format needs: money as sign, digits and decimals, and times in their local time zone.
 //!
-//! Their transactions have no type: a deposit has the sign `+`, a withdrawal the sign `-`.
+//! Transactions have no type: a deposit has the sign `+`, and a withdrawal the sign `-`.
 
 use jiff::tz::{Offset, OffsetConflict, TimeZone};
 use jiff::{Timestamp, Zoned};
@@ -24,7 +23,7 @@ const BALANCE_DIGITS_MAX: usize = 19;
 /// Maximum number of digits of an amount or a limit.
 const AMOUNT_DIGITS_MAX: usize = 18;
 
-/// `application/vnd.wwi.account+xml`.
+/// The format with the media type `application/vnd.wwi.account+xml`.
 pub static WWI: Tables = Tables {
     name: "wwi",
     media_type: "application/vnd.wwi.account+xml",
@@ -157,11 +156,11 @@ const NOT_NEGATIVE: super::table::FieldCodec = Custom(&Money::NotNegative);
 const SIGNED_BY_TYPE: super::table::FieldCodec = Custom(&Money::SignedByType);
 const LOCAL_TIME: super::table::FieldCodec = Custom(&LocalTime);
 
-/// Codec of money as `<Sign>-</Sign><Digits>1250</Digits><Decimals>2</Decimals>`.
+/// Codec for money such as `<Sign>-</Sign><Digits>1250</Digits><Decimals>2</Decimals>`.
 enum Money {
     /// The sign is the sign of the number.
     Signed,
-    /// As `Signed`, for a number that must not be negative in requests.
+    /// Like `Signed`, for a number that must not be negative in requests.
     NotNegative,
     /// The sign represents the type of the transaction.
     SignedByType,
@@ -176,7 +175,7 @@ const fn sign(kind: TransactionKind) -> &'static str {
 }
 
 impl Money {
-    /// Returns the pattern of a whole number with at most `most` digits, for a schema.
+    /// Returns the schema pattern of a whole number with at most `most` digits.
     fn digits(&self, most: usize) -> String {
         let more = most.saturating_sub(1);
         match self {
@@ -249,7 +248,7 @@ impl CustomCodec for Money {
         let part = |decimals: &[&str], digits: usize| json!({"properties": {"Decimals": {"enum": decimals}, "Digits": {"pattern": self.digits(digits)}}});
         let forms = match self {
             Self::Signed => vec![part(&["0", "1", "2", "3", "4"], BALANCE_DIGITS_MAX)],
-            // No currency has exactly one decimal, so one decimal implies a second one, which needs a digit.
+            // No currency has one decimal: a number with one decimal gets a second one, which uses up a digit.
             Self::NotNegative | Self::SignedByType => {
                 vec![
                     part(&["0", "2", "3", "4"], AMOUNT_DIGITS_MAX),
@@ -273,7 +272,7 @@ impl CustomCodec for Money {
 
     fn amount_schemas(&self, decimals: usize) -> Vec<Value> {
         let schema = |written: usize| {
-            // Decimals that are omitted still need their digits.
+            // Omitted decimals count as digits.
             let digits_max = AMOUNT_DIGITS_MAX.saturating_sub(decimals).saturating_add(written);
             json!({"properties": {
                 "Decimals": {"enum": [written.to_string()]}, "Digits": {"pattern": self.digits(digits_max)},
@@ -283,15 +282,15 @@ impl CustomCodec for Money {
     }
 }
 
-/// Codec of a time as local date, local time, time zone and offset from UTC. The offset is needed because an hour
-/// occurs twice when daylight saving time ends.
+/// Codec for a time as local date, local time, time zone and offset from UTC. The offset is needed because one hour occurs
+/// twice when daylight saving time ends.
 struct LocalTime;
 
 impl CustomCodec for LocalTime {
     fn write(&self, element: Element, member: &str, members: &Map<String, Value>) -> Element {
         let text = members.get(member).and_then(Value::as_str).unwrap_or_default();
         let zone = TimeZone::get(ZONE).expect("the time zone database is part of the program");
-        // The service writes only times that can be parsed; the epoch would be noticed as an error.
+        // The service writes only valid times. The epoch would be noticed as an error.
         let local = text.parse::<Timestamp>().unwrap_or(Timestamp::UNIX_EPOCH).to_zoned(zone);
         let part = |local: &str, text: &str| Element::new(NAMESPACE, local).with_text(text);
         element
@@ -349,7 +348,7 @@ fn offset_of(text: &str) -> Option<Offset> {
     Offset::from_seconds(seconds).ok()
 }
 
-/// Returns the texts of the child elements. They must be exactly those in `names`, each once, in any order.
+/// Returns the texts of the child elements, which must be exactly those in `names`, each once, in any order.
 fn texts<'a, const COUNT: usize>(
     element: &'a Element,
     names: [&str; COUNT],

@@ -1,5 +1,5 @@
-//! The canonical XML format: the JSON members with names in the usual style of XML. `schemas/xsd/postonce.xsd` is the
-//! XSD of the format. Problem documents follow RFC 9457, appendix B.
+//! The canonical XML format: the JSON members under names in the usual style of XML. `schemas/xsd/postonce.xsd` is its
+//! XSD. Problem documents follow RFC 9457, appendix B.
 
 use super::table::FieldCodec::{List, Number, Pairs, Text};
 use super::table::{Row, Table, Tables, row};
@@ -9,7 +9,7 @@ pub const NAMESPACE: &str = "urn:postonce:xml:1";
 /// The namespace of problem documents (RFC 9457, appendix B).
 pub const PROBLEM_NAMESPACE: &str = "urn:ietf:rfc:7807";
 
-/// `application/vnd.postonce+xml`.
+/// The format with the media type `application/vnd.postonce+xml`.
 pub static CANONICAL: Tables = Tables {
     name: "xml",
     media_type: "application/vnd.postonce+xml",
@@ -40,7 +40,7 @@ static SUBMISSION: Table = open("TransactionRequest", &[
     row("metadata", "Metadata", Pairs("Entry", "Name", "Value")),
 ]);
 
-/// A batch of transactions. Its elements are read one after the other.
+/// A batch of transactions, whose elements are read one by one.
 #[rustfmt::skip]
 pub static BATCH: Table = closed("BatchRequest", &[
     row("control.count", "Control/Count", Number),
@@ -48,10 +48,10 @@ pub static BATCH: Table = closed("BatchRequest", &[
     row("items", "TransactionRequest", List(&BATCH_ITEM)),
 ]);
 
-/// The element of a batch with its control totals.
+/// Name of the element of a batch with its control totals.
 pub const BATCH_CONTROL: &str = "Control";
 
-/// An item of a batch: the addressee, and the elements of a request for a deposit or a withdrawal.
+/// An item of a batch: its ids and type, and the elements of a single request.
 #[rustfmt::skip]
 pub static BATCH_ITEM: Table = open("TransactionRequest", &[
     row("user_id", "UserId", Text),
@@ -80,7 +80,7 @@ static CHANGE: Table = closed("ChangeAccountRequest", &[
     row("holder.family_name", "Holder/FamilyName", Text),
 ]);
 
-/// A transaction; SOAP messages contain it too.
+/// A transaction, also used in SOAP messages.
 #[rustfmt::skip]
 pub static TRANSACTION: Table = open("Transaction", &[
     row("message_id", "MessageId", Text),
@@ -108,7 +108,7 @@ static TRANSACTION_PAGE: Table = closed("TransactionPage", &[
     row("next_cursor", "NextCursor", Text),
 ]);
 
-/// An account; SOAP messages contain it too.
+/// An account, also used in SOAP messages.
 #[rustfmt::skip]
 pub static ACCOUNT: Table = closed("Account", &[
     row("user_id", "UserId", Text),
@@ -130,7 +130,7 @@ static ACCOUNT_PAGE: Table = closed("AccountPage", &[
     row("next_cursor", "NextCursor", Text),
 ]);
 
-/// A problem; SOAP faults contain it too.
+/// A problem, also used in SOAP faults.
 #[rustfmt::skip]
 pub static PROBLEM: Table = Table {
     namespace: PROBLEM_NAMESPACE,

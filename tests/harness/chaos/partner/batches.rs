@@ -1,5 +1,5 @@
-//! Batches of partners: their items go to the accounts of the single requests, some with ids of single requests, and some
-//! to accounts that do not exist. At the end, each result is compared with its row.
+//! Batches of partners. Their items go to the accounts of single requests, some with ids of single requests, and some to
+//! accounts that do not exist. At the end, each result is compared with its row.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,13 +15,12 @@ use super::{ACCOUNTS_MIN, AccountSubmission, Partner, SharedRecords};
 use crate::auditor::cents;
 use crate::prelude::*;
 
-/// An amount that no other submission has: with it, an id that was used has other content.
+/// An amount that no other submission has. A used id with this amount has different content.
 const OTHER_AMOUNT: &str = "1234.56";
-/// Number of items of a batch for each account that is opened for it. Small batches have only accounts of single requests;
-/// with large ones, these would get so many rows that Azurite, which searches all rows of a partition, takes longer and
-/// longer.
+/// Number of items per account that is opened for a batch. Small batches use accounts of single requests only. Large batches
+/// would give these accounts so many rows that Azurite, which scans all rows of a partition, becomes slower and slower.
 const ITEMS_OF_AN_ACCOUNT: usize = 500;
-/// Share of the items of a large batch that go to other accounts.
+/// Percentage of the items of a large batch that go to accounts of single requests.
 const ELSEWHERE_PERCENT: u32 = 10;
 /// Number of items that are also sent as single requests while the batch is posted.
 const SINGLES: usize = 20;
@@ -30,18 +29,18 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Number of rows that are read concurrently.
 const READS_AT_ONCE: usize = 16;
 
-/// A batch that was acknowledged.
+/// An acknowledged batch.
 #[derive(Debug)]
 pub(super) struct SentBatch {
     id: Uuid,
     items: Vec<AccountSubmission>,
-    /// The answer that shows the completion, and the results by line.
+    /// The response that shows the completion, and the results by line.
     completed: Option<(Answer, Vec<Value>)>,
 }
 
 impl Partner<'_> {
-    /// Submits a batch after some time of the fault phase, sends some of its items as single requests, and reads the
-    /// results if it is completed in this phase.
+    /// Submits a batch after a delay in the fault phase, sends some of its items as single requests, and reads the results if the
+    /// batch is completed in this phase.
     pub async fn run_batch(mut self, items: usize, delay: Duration) {
         let since = Stopwatch::start();
         let is_ready = || self.records.accounts.borrow().len() >= ACCOUNTS_MIN && since.elapsed() >= delay;
@@ -132,7 +131,7 @@ impl Partner<'_> {
     /// Reads the results of a batch, if it is completed.
     ///
     /// # Errors
-    /// The answer, if it is not completed.
+    /// The response, if the batch is not completed.
     pub async fn read_batch(&mut self, number: usize) -> Result<(), String> {
         let id = match self.records.batches.borrow().get(number) {
             Some(SentBatch { id, completed: None, .. }) => *id,
@@ -157,7 +156,7 @@ impl Partner<'_> {
             counts.batch_items = counts.batch_items.saturating_add(count);
         });
         if let Some(batch) = self.records.batches.borrow_mut().get_mut(number) {
-            // From now on single requests repeat them, and use their ids with other content.
+            // From now on, single requests repeat these items, and reuse their ids with other content.
             let own = batch.items.iter().filter(|item| self.is_own(item)).cloned();
             self.records.acknowledged.borrow_mut().extend(own);
             batch.completed = Some((answer, results));
@@ -174,7 +173,7 @@ fn amount(item: &AccountSubmission) -> &str {
     item.submission.body.get("amount").and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The item as a line of a document.
+/// Returns the item as a line of a document.
 fn line(AccountSubmission { account, id, submission }: &AccountSubmission) -> Value {
     let mut members = submission.body.as_object().cloned().unwrap_or_default();
     members.extend([
@@ -186,7 +185,7 @@ fn line(AccountSubmission { account, id, submission }: &AccountSubmission) -> Va
     Value::Object(members)
 }
 
-/// Compares all batches with the rows of their items, and with their totals. Returns the findings.
+/// Compares all batches with the rows of their items and with their totals. Returns the findings.
 pub async fn compare(records: &SharedRecords, store: &Store) -> Vec<String> {
     let partner = PartnerId::parse("bootstrap").expect("the partner of the first key");
     let mut findings = Vec::new();
@@ -225,7 +224,7 @@ pub async fn compare(records: &SharedRecords, store: &Store) -> Vec<String> {
     findings
 }
 
-/// The result that a row proves.
+/// Returns the result that a row implies.
 fn expected_result(
     item: &AccountSubmission,
     number: u32,
@@ -259,7 +258,7 @@ fn expected_result(
     result
 }
 
-/// Compares the answer with the results: counts by status, and the posted money to the cent.
+/// Compares the response with the results: counts by status, and posted money to the cent.
 fn check_totals(
     items: &[AccountSubmission],
     results: &[Value],

@@ -1,8 +1,8 @@
-//! A partner of the bank: sends new requests, repeats old ones, and retries each until there is an answer
-//! from any web process.
+//! A partner of the bank. It sends new requests, repeats old ones, and retries each at any web process until there is a
+//! response.
 //!
-//! It also sends requests that must be refused: an id with other content, another currency, an unknown
-//! account. [`batches`] sends batches.
+//! It also sends requests that must be refused: a used id with other content, another currency, an unknown account.
+//! [`batches`] sends batches.
 
 pub mod batches;
 
@@ -24,21 +24,19 @@ use super::results::RunResults;
 use super::retrying_client::RetryingClient;
 use crate::prelude::*;
 
-/// Longest pause between two requests of a partner, in milliseconds.
+/// Maximum pause between two requests of a partner, in milliseconds.
 const PACE_MS_MAX: u64 = 60;
-/// Share of the submissions that wait for their outcome.
+/// Percentage of submissions that wait for their outcome.
 const WAITING_PERCENT: u32 = 50;
-/// Largest burst of submissions.
+/// Maximum number of submissions in a burst.
 const BURST_MAX: usize = 60;
-/// Number of large submissions in a burst whose work exceeds a message, so that it is stored as a payload.
+/// Number of large submissions in a burst that exceeds a message, so that its work is stored as a payload.
 const LARGE_BURST: usize = 180;
-/// Minimum number of accounts for other requests.
+/// Minimum number of accounts before other requests are sent.
 const ACCOUNTS_MIN: usize = 3;
-/// Maximum number of accounts.
 const ACCOUNTS_MAX: usize = 60;
-/// Number of lines of a statement that are read and compared.
+/// Number of lines of a statement to read and compare.
 const STATEMENT_LINES: usize = 100;
-/// The overdraft limits of accounts.
 const OVERDRAFTS: [&str; 3] = ["0.00", "50.00", "500.00"];
 
 /// A submission to an account, with its id.
@@ -49,14 +47,14 @@ struct AccountSubmission {
     submission: Submission,
 }
 
-/// The records that all partners share.
+/// Records that all partners share.
 #[derive(Debug, Default)]
 pub struct SharedRecords {
-    /// Records all requests and answers.
+    /// The auditor, which records all requests and responses.
     pub auditor: RefCell<Auditor>,
     accounts: RefCell<Vec<AccountKey>>,
     acknowledged: RefCell<Vec<AccountSubmission>>,
-    /// The first page of each statement, as it was last read.
+    /// The last read first page of each statement.
     statements: RefCell<BTreeMap<AccountKey, Vec<Value>>>,
     batches: RefCell<Vec<SentBatch>>,
 }
@@ -68,12 +66,12 @@ pub struct Partner<'a> {
     phase: &'a CurrentPhase,
     results: &'a RunResults,
     rng: StdRng,
-    /// Accounts that it opened for its batch.
+    /// Accounts that this partner opened for its batch.
     of_batch: Vec<AccountKey>,
 }
 
 impl<'a> Partner<'a> {
-    /// A partner that uses this client. The seed decides its requests.
+    /// Creates a partner. The seed determines its requests.
     pub fn new(
         client: &'a RetryingClient<'a>,
         records: &'a SharedRecords,
@@ -85,7 +83,7 @@ impl<'a> Partner<'a> {
         Self { client, records, phase, results, rng, of_batch }
     }
 
-    /// Sends one request after the other during the fault phase, and waits for the last answer.
+    /// Sends requests one by one during the fault phase, and waits for the last response.
     pub async fn run(mut self) {
         while self.phase.has_faults() {
             let accounts = self.records.accounts.borrow().len();
@@ -105,7 +103,6 @@ impl<'a> Partner<'a> {
         }
     }
 
-    /// Opens an account, and returns it.
     async fn open_account(&mut self) -> Option<AccountKey> {
         let account =
             AccountKey { user: UserId::from_uuid(self.uuid()), account: AccountId::from_uuid(self.uuid()) };
@@ -135,8 +132,8 @@ impl<'a> Partner<'a> {
         self.send_all(vec![AccountSubmission { account, id, submission }]).await;
     }
 
-    /// Many submissions to one account at once, so that they are inserted, sent and posted together. Some
-    /// are in the burst twice, and some were acknowledged before.
+    /// Sends many submissions to one account at once, so that they are inserted, sent and posted together. Some are in the burst
+    /// twice, and some were acknowledged before.
     async fn submit_many(&mut self) {
         let account = self.account();
         let large = self.chance(25);
@@ -163,7 +160,7 @@ impl<'a> Partner<'a> {
         self.send_all(submissions).await;
     }
 
-    /// Sends submissions concurrently. Records each before it is sent, and its answer afterwards.
+    /// Sends submissions concurrently. Records each submission before it is sent, and its response afterwards.
     async fn send_all(&mut self, submissions: Vec<AccountSubmission>) {
         for AccountSubmission { account, id, submission } in &submissions {
             self.records.auditor.borrow_mut().sent(*account, *id, submission);
@@ -173,8 +170,7 @@ impl<'a> Partner<'a> {
         join_all(sends).await;
     }
 
-    /// Sends one submission until it is acknowledged. Only the first acknowledgement of an id is counted as
-    /// a new transaction.
+    /// Sends one submission until it is acknowledged. Only the first acknowledgement of an id counts as a new transaction.
     async fn send_one(&self, sent: AccountSubmission, seed: u64) {
         let mut rng = StdRng::seed_from_u64(seed);
         let AccountSubmission { account, id, submission } = sent.clone();
@@ -198,8 +194,7 @@ impl<'a> Partner<'a> {
         }
     }
 
-    /// Sends a request about a transaction until there is an answer. The answer must be final if an earlier
-    /// one was.
+    /// Sends a request about a transaction until there is a response. The response must be final if an earlier one was.
     async fn transaction_answer(
         &self,
         rng: &mut StdRng,
@@ -216,14 +211,14 @@ impl<'a> Partner<'a> {
         Some(answer)
     }
 
-    /// Repeats a submission, as if the answer had been lost.
+    /// Repeats a submission, as if the response had been lost.
     async fn repeat(&mut self) {
         if let Some(acknowledged) = self.random_acknowledged() {
             self.send_all(vec![acknowledged]).await;
         }
     }
 
-    /// Sends the same id with other content, which must be refused whatever the status of the first.
+    /// Sends a used id with other content, which must be refused in every status of the first transaction.
     async fn reuse_id(&mut self) {
         let Some(AccountSubmission { account, id, submission }) = self.random_acknowledged() else { return };
         let other = match self.rng.random_range(0..3) {
@@ -253,7 +248,7 @@ impl<'a> Partner<'a> {
         }
     }
 
-    /// Reads a statement; lines that it had before must not change.
+    /// Reads a statement. Lines from earlier reads must not change.
     async fn read_statement(&mut self) {
         let account = self.account();
         let before = self.records.statements.borrow().get(&account).cloned().unwrap_or_default();
@@ -323,7 +318,7 @@ impl<'a> Partner<'a> {
         *accounts.get(self.rng.random_range(0..count)).expect("accounts were opened first")
     }
 
-    /// A submission that was acknowledged, mostly a recent one.
+    /// Returns an acknowledged submission, mostly a recent one.
     fn random_acknowledged(&mut self) -> Option<AccountSubmission> {
         let acknowledged = self.records.acknowledged.borrow();
         let from = if self.rng.random_range(0..3) > 0 { acknowledged.len().saturating_sub(30) } else { 0 };
@@ -348,7 +343,7 @@ impl<'a> Partner<'a> {
     }
 }
 
-/// The submission with as much content as possible, of characters that are longer when escaped.
+/// Returns the submission with as much content as possible, in characters that escaping lengthens.
 fn enlarged(submission: Submission) -> Submission {
     let members: Map<String, Value> =
         (0..20).map(|member| (format!("{member:02}"), "\"".repeat(100).into())).collect();

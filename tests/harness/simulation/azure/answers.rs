@@ -1,5 +1,5 @@
-//! What the auditor checks about the answers of the adapter. An answer arrives some time after the write, so it is
-//! compared with what can no longer change.
+//! Checks of the responses of the adapter. A response arrives some time after the write, so it is compared only with state that
+//! can no longer change.
 
 use postonce_shared::domain::decision::Submission;
 use postonce_shared::testing::prelude::*;
@@ -8,7 +8,7 @@ use crate::simulation::auditor::{Auditor, row};
 use crate::simulation::records::{AuditRecords, Checked, check};
 
 impl Auditor {
-    /// Checks that every transaction of an accepted group is in the log, no matter which call inserted it.
+    /// Checks that every transaction of an accepted group is in the log, regardless of the call that inserted it.
     pub(super) fn accept_answered(&self, group: &[Submission], outcomes: &[AcceptOutcome]) {
         self.check(|records| {
             group.iter().zip(outcomes).try_for_each(|(new, outcome)| {
@@ -19,7 +19,7 @@ impl Auditor {
         });
     }
 
-    /// Checks the answer to a commit.
+    /// Checks the response to a commit.
     pub(super) fn commit_answered(
         &self,
         raw: &Store,
@@ -29,7 +29,7 @@ impl Auditor {
         self.check(|records| answered(records, raw, commit.outcomes(), answer));
     }
 
-    /// Checks the answer to rejections of transactions of an account that does not exist.
+    /// Checks the response to rejections of transactions of an account that does not exist.
     pub(super) fn rejection_answered(
         &self,
         raw: &Store,
@@ -41,8 +41,8 @@ impl Auditor {
     }
 }
 
-/// A commit that is answered as done has left its outcomes. One that is answered as not written is not written later:
-/// the numbers that it would use are remembered.
+/// Checks that a commit reported as done has left its outcomes. A commit reported as not written must not be written later, so
+/// the order numbers that it would use are recorded.
 fn answered<'a>(
     records: &mut AuditRecords,
     raw: &Store,

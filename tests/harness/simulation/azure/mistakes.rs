@@ -1,4 +1,4 @@
-//! Mistakes of the adapter for Azure, made by changing what the adapter sees: the adapter that compares a nonce behaves
+//! Mistakes of the adapter for Azure, simulated by changing its input. For example, an adapter that compares nonces behaves
 //! exactly like one that does not, if every row that it reads back has its nonce.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,25 +16,25 @@ use crate::storage_proxy::request::ProxiedRequest;
 use crate::storage_proxy::rules::batch;
 use crate::storage_proxy::rules::table::row_of;
 
-/// The end of the names of all properties that contain a nonce.
+/// Suffix of the names of all properties with a nonce.
 const NONCE: &str = "Nonce";
-/// The property with the nonce of a commit.
+/// Name of the property with the nonce of a commit.
 const COMMIT_NONCE: &str = "CommitNonce";
 
-/// A row: the path of its table, and its keys.
+/// Identifies a row: path of the table, partition key, row key.
 type RowName = (String, String, String);
 
 #[derive(Debug, Default)]
 struct Seen {
-    /// The nonces that this process sent last for each row.
+    /// The last nonces that this process sent for each row.
     nonces: BTreeMap<RowName, Map<String, Value>>,
-    /// The commits without a clear answer.
+    /// The commits without a clear response.
     unclear: BTreeSet<String>,
-    /// Those that a read-back did not find.
+    /// The commits that a read-back did not find.
     missed: BTreeSet<String>,
 }
 
-/// A wire whose adapter makes a mistake.
+/// A wire that makes its adapter behave as if it had a mistake.
 pub struct MistakenWire {
     wire: SimulatedWire,
     mutation: Mutation,
@@ -48,12 +48,12 @@ impl fmt::Debug for MistakenWire {
 }
 
 impl MistakenWire {
-    /// A wire with a mistake.
+    /// Creates a wire with a mistake.
     pub fn new(wire: SimulatedWire, mutation: Mutation) -> Self {
         Self { wire, mutation, seen: Mutex::default() }
     }
 
-    /// [`Mutation::ReadBackNonceNotCompared`]: a row that is read has the nonces that this process sent for it.
+    /// [`Mutation::ReadBackNonceNotCompared`]: replaces the nonces in a row that is read by those that this process sent.
     fn with_own_nonces(&self, row: &RowName, response: &mut WireResponse) {
         let seen = self.seen.lock();
         let Some(sent) = seen.nonces.get(row) else { return };
@@ -66,7 +66,7 @@ impl MistakenWire {
         response.body = Value::Object(entity).to_string().into();
     }
 
-    /// [`Mutation::AbsenceProvesFailure`]: remembers commits that a read-back does not find.
+    /// [`Mutation::AbsenceProvesFailure`]: records commits that a read-back does not find.
     fn note_missed(&self, row: &RowName, response: &WireResponse) {
         let mut seen = self.seen.lock();
         let Some(Value::String(nonce)) =
@@ -90,7 +90,7 @@ impl Wire for MistakenWire {
         if let Some(nonce) = commit {
             let is_repeated = self.mutation == Mutation::AbsenceProvesFailure;
             if is_repeated && self.seen.lock().missed.contains(nonce) {
-                // Sent again, it would prove the failure; the mistake is to believe in it without that.
+                // Sending the commit again would prove the failure. The mistake is to assume the failure without that proof.
                 self.wire.note("a commit that was not read back is not sent again");
                 return Ok(self.wire.stale_batch());
             }
@@ -124,7 +124,7 @@ impl Wire for MistakenWire {
     }
 }
 
-/// [`Mutation::MissingPartsCountAsWritten`]: the missing parts of the response to a batch are added.
+/// [`Mutation::MissingPartsCountAsWritten`]: adds the missing parts to the response to a batch.
 fn complete(response: &mut WireResponse, operations: usize) {
     const STATUS: &str = "HTTP/1.1 ";
     let mut body = String::from_utf8_lossy(&response.body).into_owned();
@@ -135,14 +135,14 @@ fn complete(response: &mut WireResponse, operations: usize) {
     response.body = body.into();
 }
 
-/// The row of a request that reads one.
+/// Returns the row that a request reads.
 fn read_row(request: &ProxiedRequest) -> Option<RowName> {
     let is_read = request.method == Method::GET && request.target.path().contains("(PartitionKey=");
     let row = row_of(request.target.as_str(), &[]).ok().filter(|_| is_read)?;
     Some((row.table.to_owned(), row.keys.partition, row.keys.row))
 }
 
-/// The rows that a request writes, with the nonces that it sends for them.
+/// Returns the rows that a request writes, with the nonces that it sends.
 fn writes(request: &ProxiedRequest) -> Vec<(RowName, Map<String, Value>)> {
     let one = |target: &str, body: &[u8]| {
         let row = row_of(target, body).ok()?;

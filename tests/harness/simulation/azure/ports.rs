@@ -1,5 +1,5 @@
-//! The ports of one process over the adapter for Azure. The auditor checks the store after every write request of a
-//! call, in the same step, and afterwards the answer of the adapter.
+//! The ports of one process over the adapter for Azure. The auditor checks the store after every write request of a call, in
+//! the same step, and then the response of the adapter.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::simulation::ports::StoreConnection;
 use crate::simulation::process_world::store_time;
 use crate::simulation::scheduler::{ProcessId, Scheduler};
 
-/// Opens the store of a run for the auditor: rows in these tables, queues and payloads in memory.
+/// Opens the store of a run for the auditor, with rows in these tables and with queues and payloads in memory.
 pub fn raw(
     scheduler: &Scheduler,
     world: Arc<dyn World>,
@@ -39,15 +39,15 @@ fn open(world: Arc<dyn World>, wire: Arc<dyn Wire>) -> Store {
     azure::open_over(&config, world, wire).expect("the prefix is valid")
 }
 
-/// The connection of a process with its tables.
+/// The adapter of a process, with audits of its calls.
 struct AuditedAdapter {
-    /// The connection of the process with everything else.
+    /// The connection of the process to all other parts of the store.
     connection: Arc<StoreConnection>,
-    /// The adapter.
+    /// The store over the adapter.
     store: Store,
 }
 
-/// Replaces the ports of rows by those of an adapter for Azure.
+/// Replaces the ports for rows by those of an adapter for Azure.
 pub fn over_tables(
     connection: &Arc<StoreConnection>,
     world: &Arc<dyn World>,

@@ -1,6 +1,6 @@
-//! A table service in memory. It carries out the requests of the adapter as Azure documents them: rows with ETags,
-//! conditions, entity group transactions, filters, and pages with continuation tokens. The rules that limit a
-//! request are checked before ([`rules`](crate::storage_proxy::rules)).
+//! A table service in memory. It executes requests of the adapter as the documentation of Azure specifies: rows with ETags,
+//! conditions, entity group transactions, filters, and pages with continuation tokens. The rules that limit a request are
+//! checked earlier ([`rules`](crate::storage_proxy::rules)).
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::storage_proxy::rules::batch;
 use crate::storage_proxy::rules::headers::DATE as DATE_FORMAT;
 use crate::storage_proxy::rules::table::{AddressedRow, row_of};
 
-/// Most rows of a page.
+/// Maximum number of rows of a page.
 const PAGE_ROWS_MAX: usize = 1000;
 
 const METADATA: &str = "http://127.0.0.1/$metadata";
@@ -64,11 +64,11 @@ struct Row {
     properties: Properties,
 }
 
-/// The tables of a storage account, by their paths.
+/// The tables of a storage account, by path.
 #[derive(Debug, Default)]
 pub struct Tables {
     tables: BTreeMap<String, BTreeMap<RowKey, Row>>,
-    /// Number of written rows; makes each ETag different.
+    /// Number of written rows, which makes each ETag unique.
     writes: u64,
 }
 
@@ -86,7 +86,7 @@ impl Applied {
 }
 
 impl Tables {
-    /// Carries out a request that violates no rule, at that time of the service.
+    /// Executes a request that violates no rule, at this time of the service.
     pub(crate) fn apply(&mut self, request: &ProxiedRequest, at: Timestamp) -> Applied {
         let path = request.target.path();
         let applied = if request.is_batch() {
@@ -108,7 +108,7 @@ impl Tables {
         self.tables.insert(path, BTreeMap::new());
     }
 
-    /// Removes the rows whose partition and row, with `/` between them, end like this. Returns their number.
+    /// Removes the rows whose partition key and row key, joined by `/`, have this suffix. Returns their number.
     pub(crate) fn remove_ending(&mut self, end: &str) -> usize {
         let mut removed = 0_usize;
         for rows in self.tables.values_mut() {
@@ -173,7 +173,7 @@ impl Tables {
         Ok(Applied { response: response(StatusCode::ACCEPTED, kind, body), is_written: true })
     }
 
-    /// Returns the properties of a row after an operation, without writing them; `None` if it is removed.
+    /// Returns the properties of a row after an operation, or `None` if the operation removes it. Writes nothing.
     fn after(
         &self,
         method: &Method,
@@ -214,7 +214,7 @@ impl Tables {
         Some(etag)
     }
 
-    /// Returns one page of the rows that match, in the order of their keys.
+    /// Returns one page of the matching rows, ordered by key.
     fn query(&self, request: &ProxiedRequest) -> Result<ProxiedResponse, StorageError> {
         let table = request.target.path().trim_end_matches("()");
         let rows = self.tables.get(table).ok_or(TABLE_NOT_FOUND)?;
@@ -238,7 +238,7 @@ impl Tables {
     }
 }
 
-/// Writes the time of the service into a response.
+/// Sets the date of a response to the time of the service.
 pub(super) fn date(response: &mut ProxiedResponse, at: Timestamp) {
     let date = OffsetDateTime::from_unix_timestamp(at.unix_ms().div_euclid(1000)).expect("a date of the run");
     let date = date.format(DATE_FORMAT).expect("every date has this form");
@@ -257,7 +257,7 @@ fn response(status: StatusCode, kind: &'static str, body: String) -> ProxiedResp
     ProxiedResponse { status, headers: plain_headers(kind), body: body.into() }
 }
 
-/// The response to one operation of a batch that is written.
+/// Returns the inner response to one operation of a successful batch.
 fn part(etag: Option<String>) -> String {
     let etag = etag.map(|etag| format!("ETag: {etag}\r\n")).unwrap_or_default();
     format!(
@@ -267,7 +267,7 @@ fn part(etag: Option<String>) -> String {
     )
 }
 
-/// A row as JSON, with all properties or the given ones.
+/// Returns a row as JSON, with all properties or only those in `names`.
 fn entity((partition, row): &RowKey, found: &Row, names: Option<&[&str]>) -> Value {
     let mut entity = found.properties.clone();
     entity.insert("PartitionKey".to_owned(), partition.as_str().into());
@@ -281,7 +281,7 @@ fn entity((partition, row): &RowKey, found: &Row, names: Option<&[&str]>) -> Val
     Value::Object(entity)
 }
 
-/// A conjunction of comparisons of texts: all that the adapter sends.
+/// A conjunction of text comparisons, which is the only kind of filter that the adapter sends.
 struct Filter<'a>(Vec<(&'a str, &'a str, String)>);
 
 impl<'a> Filter<'a> {

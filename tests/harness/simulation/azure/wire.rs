@@ -1,6 +1,6 @@
-//! The wires of the adapter in a simulated world. [`SimulatedWire`] carries the requests of one process over the
-//! network. Besides the faults of every request, the answer to a write may be an error although it was carried out,
-//! and the answer to a batch may arrive in part. [`DirectWire`] is for the auditor: without time and faults.
+//! The wires of the adapter in a simulated world. [`SimulatedWire`] sends the requests of one process over the network. In
+//! addition to the faults of every request, the response to a write may be an error although it was executed, and the response
+//! to a batch may be truncated. [`DirectWire`] is for the auditor, without delays and faults.
 
 use std::fmt;
 use std::sync::Arc;
@@ -29,22 +29,21 @@ use crate::storage_proxy::pages::{self, Page};
 use crate::storage_proxy::request::ProxiedRequest;
 use crate::storage_proxy::rules;
 
-/// Longest times after which a late write is carried out: while its sender reads back, while the next commit is
-/// decided, or long after.
+/// Maximum times after which a late write is executed: during the read-back of its sender, during the next decision, or much
+/// later.
 const LATE_MAX: [Duration; 3] = [Duration::from_millis(300), Duration::from_secs(2), Duration::from_secs(90)];
 
-/// How many of a thousand lost writes arrive late: read-backs exist for these.
+/// Number of lost writes, per thousand, that arrive late. Read-backs exist for these.
 const LATE_PERMILLE: u32 = 500;
 
-/// Checks the store after a request of a call of a port, which wrote rows or was refused.
+/// Checks the store after a request of a port call. The flag tells whether the request wrote rows or was refused.
 pub type Check = Arc<dyn Fn(&Network, bool) + Send + Sync>;
 
 tokio::task_local! {
     static CHECK: Check;
 }
 
-/// Runs a call of a port. Each of its write requests is followed by the check, in the same step, also when the
-/// request is late or repeated.
+/// Runs a port call. After each of its write requests, the check runs in the same step, even if the request is late or repeated.
 pub async fn checked<T>(
     check: impl Fn(&Network, bool) + Send + Sync + 'static,
     call: impl Future<Output = T>,
@@ -53,7 +52,7 @@ pub async fn checked<T>(
     CHECK.scope(check, call).await
 }
 
-/// Carries the requests of one process.
+/// Sends the requests of one process.
 pub struct SimulatedWire {
     network: Arc<Network>,
     process_id: ProcessId,
@@ -67,12 +66,12 @@ impl fmt::Debug for SimulatedWire {
 }
 
 impl SimulatedWire {
-    /// The wire of a process to these tables.
+    /// Creates the wire of a process to these tables.
     pub const fn new(network: Arc<Network>, process_id: ProcessId, tables: Arc<Mutex<Tables>>) -> Self {
         Self { network, process_id, tables }
     }
 
-    /// Draws how a query is answered: by an empty page, or by the tables.
+    /// Draws the response to a query: an empty page, or `None` for a page of the tables.
     fn page(&self, request: &mut ProxiedRequest) -> Option<ProxiedResponse> {
         if request.method != Method::GET || !request.target.path().ends_with("()") {
             return None;
@@ -87,7 +86,7 @@ impl SimulatedWire {
         }
     }
 
-    /// What arrives when an answer is lost: nothing, an error, or a part of the answer to a batch.
+    /// Returns what the sender receives if a response is lost: nothing, an error, or a part of the response to a batch.
     fn remains(&self, is_batch: bool, answer: Option<ProxiedResponse>) -> Result<ProxiedResponse, Fault> {
         let scheduler = &self.network.scheduler;
         match (scheduler.below(3), answer) {
@@ -103,7 +102,7 @@ impl SimulatedWire {
         }
     }
 
-    /// The answer to a batch with a condition that does not hold.
+    /// Returns the response to a batch with a condition that does not hold.
     pub(super) fn stale_batch(&self) -> WireResponse {
         answered(dated(stale(Service::Table, true), &self.network.scheduler))
     }
@@ -120,7 +119,7 @@ impl Wire for SimulatedWire {
         let (network, scheduler) = (&self.network, &self.network.scheduler);
         let timeout = request.timeout;
         let mut request = proxied(request);
-        // The crates sign with the time of this machine.
+        // The Azure crates sign with the clock of this machine.
         if let Err(refusal) = rules::check(Service::Table, &request, SystemWorld::new().now()) {
             network.auditor.report(refusal.finding(&request));
         }
@@ -167,9 +166,9 @@ impl Wire for SimulatedWire {
     }
 }
 
-/// Carries requests without time and faults.
+/// Sends requests without delays and faults.
 pub struct DirectWire {
-    /// Tells the time.
+    /// Source of the time.
     pub scheduler: Scheduler,
     /// The tables.
     pub tables: Arc<Mutex<Tables>>,
@@ -194,7 +193,7 @@ fn dated(mut response: ProxiedResponse, scheduler: &Scheduler) -> ProxiedRespons
     response
 }
 
-/// The request as the rules and the tables read it.
+/// Converts a request for the rules and the tables.
 pub(crate) fn proxied(request: WireRequest) -> ProxiedRequest {
     let WireRequest { method, url, headers, body, timeout: _ } = request;
     let query = url.query().map(|query| format!("?{query}")).unwrap_or_default();
@@ -207,7 +206,7 @@ pub(crate) fn answered(response: ProxiedResponse) -> WireResponse {
     WireResponse { status: status.as_u16(), headers, body }
 }
 
-/// The request as the network sees it. Proxies on the way may repeat any write.
+/// Converts a request for the network. Proxies on the way may repeat any write.
 fn store_request(request: &ProxiedRequest) -> StoreRequest {
     let path = request.target.path();
     let target = path.rsplit('/').next().unwrap_or_default();

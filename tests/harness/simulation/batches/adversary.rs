@@ -1,11 +1,11 @@
-//! Forged messages of batches. They may cause that a chunk is posted again, and nothing else.
+//! Forged messages of batches. They may cause that a chunk is posted again, but nothing else.
 
 use crate::simulation::adversary::{Adversary, SEAL, bare, under_seal};
 
-/// Chunks that a forged message names.
+/// Lists of chunks for forged messages.
 const CHUNKS: [&str; 4] = ["[0]", "[0,1,2,3,4,5,6,7]", "[4294967295]", "[0,0,0,0,0,0,0,0,0]"];
 
-/// A forged body of a message that has an effect if any part of it is trusted.
+/// Returns a forged body that has an effect if any part of it is trusted.
 pub fn forge(adversary: &Adversary, one: String, other: String) -> Option<String> {
     let scheduler = adversary.scheduler();
     let chunk = scheduler.below(4).to_string();
@@ -17,16 +17,16 @@ pub fn forge(adversary: &Adversary, one: String, other: String) -> Option<String
         2 => other.get(SEAL).map(|seal| under_seal(&rich, seal)).unwrap_or(rich),
         3 => bare(&with_number(&one, "chunk", &chunk)),
         4 => with_number(&one, "chunk", &chunk),
-        // Chunks that do not exist, that must wait, or that are too many.
+        // Chunks that do not exist or must wait, or too many chunks.
         5 | 6 => named(&one, scheduler.one_of(&CHUNKS)),
         7 => bare(&one).replacen("\"partner\":\"shop\"", "\"partner\":\"other\"", 1),
-        // Not a newer version: that waits for a newer worker, which no world has.
+        // An invalid version. A newer version would wait for a newer worker, which does not exist here.
         8 => bare(&one).replacen("\"v\":1", "\"v\":\"1\"", 1),
         _ => one.get(..one.len().div_euclid(2)).unwrap_or_default().to_owned(),
     })
 }
 
-/// The text with a new number for a member.
+/// Replaces the number of a member.
 fn with_number(text: &str, name: &str, number: &str) -> String {
     let head = format!("\"{name}\":");
     let Some((before, after)) = text.split_once(&head) else { return text.to_owned() };
@@ -34,7 +34,7 @@ fn with_number(text: &str, name: &str, number: &str) -> String {
     format!("{before}{head}{number}{rest}")
 }
 
-/// A message that names chunks of the same batch.
+/// Returns a message that names chunks of the same batch.
 fn named(text: &str, chunks: &str) -> String {
     let member = |name: &str| {
         let (_, rest) = text.split_once(&format!("\"{name}\":\""))?;

@@ -1,17 +1,16 @@
-//! The auditor of batches. It reads the stored records, manifests and results itself, and compares them with the
-//! documents of the clients and with the rows of the transactions. It shares no rule of counting with the bank.
+//! The auditor of batches. It reads the stored records, manifests and results itself, and compares them with the documents of the
+//! clients and with the rows of the transactions. It shares no counting rule with the bank.
 //!
-//! 1. A record has the content of a document that a client sent, its phases follow each other, and what it says of the
-//!    document never changes. An answered batch has a record, and is final at the end of the run.
-//! 2. A manifest contains each item of the document once, those of an account in their order: in one chunk, or in chunks
-//!    of which each waits for the one before.
-//! 3. A row with the number of a batch is written only under the stored manifest, with the item of its line, after the
-//!    chunk that its own must wait for, and after the earlier items of the account. Nothing is written for a batch that
-//!    is cancelled.
-//! 4. The totals are those of the chunks that are counted, each once, to the cent.
-//! 5. Every result is what the row of the item proves: a row of this batch and line means posted or rejected, another one
-//!    of the same content replayed, and one of another content refused.
-//! 6. A completed batch has results for all lines, in order. They stay readable after a sweep, and nothing else stays.
+//! 1. A record has the content of a document that a client sent, its phases follow each other, and its description of the
+//!    document never changes. A batch that got a response has a record, and is final at the end of the run.
+//! 2. A manifest contains each item of the document once. The items of an account are in order, in one chunk or in chunks that
+//!    each wait for the previous one.
+//! 3. A row with the number of a batch is written only under the stored manifest, with the item of its line, after the chunk
+//!    that its own chunk waits for, and after the earlier items of the account. Nothing is written for a cancelled batch.
+//! 4. The totals are those of the counted chunks, each counted once, to the cent.
+//! 5. Every result follows from the row of the item: a row of this batch and line means posted or rejected, another row with
+//!    the same content means replayed, and a row with other content means refused.
+//! 6. A completed batch has results for all lines, in order. After a sweep they remain readable, and nothing else remains.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,7 +26,7 @@ use crate::simulation::event_counts::EventCounts;
 use crate::simulation::network::now;
 use crate::simulation::records::{Checked, Content, check};
 
-/// What is known of a batch.
+/// The recorded state of a batch.
 #[derive(Debug, Default)]
 pub(super) struct BatchRecord {
     /// The documents that clients sent, by the digest of their content.
@@ -44,20 +43,20 @@ pub(super) struct BatchRecord {
     is_read: bool,
     /// The splits whose manifests were stored.
     splits: BTreeSet<Uuid>,
-    /// How often the outcome of each chunk was reported.
+    /// Number of reports of the outcome of each chunk.
     reported: BTreeMap<(Uuid, u32), u64>,
 }
 
-/// Audits batches.
+/// The auditor of batches.
 #[derive(Debug, Default)]
 pub struct BatchAudit {
     batches: BTreeMap<BatchKey, BatchRecord>,
-    /// What occurred.
+    /// Counts of events.
     pub counts: EventCounts,
 }
 
 impl BatchRecord {
-    /// The document that is stored.
+    /// Returns the document that is stored.
     fn sent(&self) -> Result<&Sent, String> {
         let content = self.document.as_ref().map(|it| it["content"].as_str().unwrap_or_default());
         let content = content.ok_or("the batch has no record")?;
@@ -75,7 +74,7 @@ impl BatchAudit {
         self.batches.entry(key.clone()).or_default()
     }
 
-    /// Records that a client sends this document, or will send it.
+    /// Records that a client sends this document, now or later.
     pub fn offered(&mut self, key: &BatchKey, content: String, sent: Sent) -> Checked {
         self.record(key).offers.insert(content, sent);
         Ok(())
@@ -210,7 +209,7 @@ impl BatchAudit {
         Ok(())
     }
 
-    /// Checks rows that a commit wrote.
+    /// Checks the rows that a commit wrote.
     pub fn posted(&mut self, raw: &Store, insertions: &[Decided]) -> Checked {
         for insertion in insertions {
             let Some(of) = insertion.pending.submission.batch_line else { continue };
@@ -241,7 +240,7 @@ impl BatchAudit {
         Ok(())
     }
 
-    /// Checks the answer to a document.
+    /// Checks the response to a document.
     pub fn answered(&mut self, key: &BatchKey, content: &str, answer: &Submitted) -> Checked {
         let record = self.batches.entry(key.clone()).or_default();
         let stored = record.document.as_ref().and_then(|it| it["content"].as_str());
@@ -258,13 +257,13 @@ impl BatchAudit {
         Ok(())
     }
 
-    /// Checks the answer to a cancellation.
+    /// Checks the response to a cancellation.
     pub fn answered_cancel(&mut self, key: &BatchKey, answer: &Cancelled) -> Checked {
         let phase = self.record(key).phase.clone();
         let is_right = match answer {
             Cancelled::Done(_) => phase == StoredPhase::Cancelled,
             Cancelled::TooLate(_) => phase.is_posted(),
-            // It may have been stored since.
+            // The batch may have been stored since.
             Cancelled::Unknown => true,
         };
         self.counts.add("batch: cancelled too late", u64::from(matches!(answer, Cancelled::TooLate(_))));
@@ -322,7 +321,7 @@ impl BatchAudit {
         Ok(())
     }
 
-    /// Counts the end of a process, if a batch is being posted.
+    /// Counts the end of a process while a batch is posted.
     pub fn process_ended(&mut self) -> Checked {
         let is_posting = |record: &BatchRecord| matches!(record.phase, StoredPhase::Posting { .. });
         let posting = self.batches.values().any(is_posting);
@@ -330,19 +329,19 @@ impl BatchAudit {
         Ok(())
     }
 
-    /// Counts an event.
+    /// Adds to the count of an event.
     pub fn count(&mut self, name: &str, more: u64) -> Checked {
         self.counts.add(name, more);
         Ok(())
     }
 
-    /// The batches that were acknowledged and are not final.
+    /// Returns the acknowledged batches that are not final.
     pub fn unfinished(&self) -> Vec<BatchKey> {
         let is_open = |record: &BatchRecord| record.is_acknowledged && !record.phase.is_final();
         self.batches.iter().filter(|(_, record)| is_open(record)).map(|(key, _)| key.clone()).collect()
     }
 
-    /// The completed batches whose results no client read.
+    /// Returns the completed batches whose results no client read.
     pub fn unread(&self) -> Vec<BatchKey> {
         let is_unread =
             |record: &BatchRecord| !record.is_read && matches!(record.phase, StoredPhase::Completed { .. });

@@ -1,4 +1,4 @@
-//! What the auditor of batches reads from the store, and what it concludes from the rows of transactions.
+//! Data that the auditor of batches reads from the store, and conclusions from the rows of transactions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ use super::documents::{Sent, Sums, key_of};
 use crate::simulation::network::now;
 use crate::simulation::records::{Checked, Content, check};
 
-/// More payloads than any run leaves.
+/// Limit for listings of payloads, more than any run leaves.
 const PAYLOADS_MAX: usize = 100_000;
 
 /// The phase in a stored record.
@@ -30,7 +30,7 @@ pub enum StoredPhase {
     Splitting,
     /// Chunks are being posted.
     Posting {
-        /// The split that made the chunks.
+        /// The split that created the chunks.
         split: Uuid,
         /// The digest of the manifest.
         manifest: String,
@@ -38,12 +38,12 @@ pub enum StoredPhase {
         chunks: u64,
         /// The digests of the results of the counted chunks.
         outcomes: BTreeMap<u32, String>,
-        /// The sums of these chunks by status.
+        /// Totals of these chunks by status.
         totals: BTreeMap<String, Sums>,
     },
     /// Every item is final.
     Completed {
-        /// The sums by status.
+        /// Totals by status.
         totals: BTreeMap<String, Sums>,
         /// The digest of the list of pages.
         results: String,
@@ -53,7 +53,7 @@ pub enum StoredPhase {
 }
 
 impl StoredPhase {
-    /// Reads the stored form, without the decoder of the bank.
+    /// Parses the stored form, without the decoder of the bank.
     pub fn read(row: &Value) -> Option<Self> {
         let text = |value: &Value| value.as_str().map(str::to_owned);
         let (name, content) = match row {
@@ -86,7 +86,7 @@ impl StoredPhase {
         })
     }
 
-    /// The code that the bank shows.
+    /// Returns the code that the bank shows.
     pub const fn code(&self) -> &'static str {
         match self {
             Self::None => "none",
@@ -98,17 +98,17 @@ impl StoredPhase {
         }
     }
 
-    /// Whether it never changes.
+    /// Returns whether the phase is final.
     pub const fn is_final(&self) -> bool {
         matches!(self, Self::Completed { .. } | Self::Cancelled)
     }
 
-    /// Whether items are posted, or were.
+    /// Returns whether items are being posted, or were posted.
     pub const fn is_posted(&self) -> bool {
         matches!(self, Self::Posting { .. } | Self::Completed { .. })
     }
 
-    /// Whether the other phase may follow.
+    /// Returns whether the other phase may follow.
     pub fn may_become(&self, next: &Self) -> bool {
         match self {
             Self::None => *next == Self::Received,
@@ -123,9 +123,9 @@ impl StoredPhase {
 /// A stored manifest.
 #[derive(Debug)]
 pub struct Manifest {
-    /// The split that made it.
+    /// The split that created it.
     pub split: Uuid,
-    /// The chunk that each chunk waits for, and its items.
+    /// For each chunk, the chunk that it waits for, and its items.
     pub chunks: Vec<(Option<u32>, Vec<Item>)>,
 }
 
@@ -146,7 +146,7 @@ impl Manifest {
         Ok(Self { split, chunks })
     }
 
-    /// Checks that the chunks contain each item once, and those of an account in order.
+    /// Checks that the chunks contain each item once, and the items of each account in order.
     pub fn check(&self, sent: &Sent) -> Checked {
         let all = self.chunks.iter().flat_map(|(_, items)| items);
         let by_line: BTreeMap<u32, Item> = all.clone().map(|item| (item.line, item.clone())).collect();
@@ -164,12 +164,12 @@ impl Manifest {
         Ok(())
     }
 
-    /// Whether a chunk waits for another one.
+    /// Returns whether any chunk waits for another one.
     pub fn has_chain(&self) -> bool {
         self.chunks.iter().any(|(after, _)| after.is_some())
     }
 
-    /// The lines of a chunk.
+    /// Returns the lines of a chunk.
     pub fn lines(&self, chunk: u32) -> Option<Vec<u32>> {
         let (_, items) = self.chunks.get(usize::try_from(chunk).ok()?)?;
         let mut lines: Vec<u32> = items.iter().map(|item| item.line).collect();
@@ -177,14 +177,14 @@ impl Manifest {
         Some(lines)
     }
 
-    /// The chunk that the chunk of a line waits for.
+    /// Returns the chunk that the chunk of a line waits for.
     pub fn after(&self, line: u32) -> Option<u32> {
         let of_line = self.chunks.iter().find(|(_, items)| items.iter().any(|item| item.line == line));
         of_line.and_then(|(after, _)| *after)
     }
 }
 
-/// Reads a body.
+/// Reads and decodes a stored body.
 fn load<T: Stored>(
     raw: &Store,
     key: &BatchKey,
@@ -219,7 +219,7 @@ pub fn results(raw: &Store, key: &BatchKey, upload: Uuid, digest: &str) -> Resul
     Ok(pages.concat())
 }
 
-/// The result of an item that its row proves.
+/// Returns the result of an item according to its row.
 pub fn proven(raw: &Store, batch: &BatchKey, item: &Item) -> Result<ItemResult, String> {
     let key = key_of(batch, item);
     let row = now(raw.ledger.transaction(&key)).map_err(|fault| fault.to_string())?;
@@ -241,7 +241,7 @@ pub fn proven(raw: &Store, batch: &BatchKey, item: &Item) -> Result<ItemResult, 
     }
 }
 
-/// The sums of items by the status that their rows prove.
+/// Returns the totals of items by the status according to their rows.
 pub fn totals<'a>(
     raw: &Store,
     batch: &BatchKey,
@@ -260,7 +260,7 @@ pub fn totals<'a>(
     Ok(totals)
 }
 
-/// The results of all lines of a document, in their order.
+/// Returns the expected results of all lines of a document, in order.
 pub fn expected_results(raw: &Store, batch: &BatchKey, sent: &Sent) -> Result<Vec<ResultLine>, String> {
     let mut lines: BTreeMap<u32, ResultLine> = BTreeMap::new();
     for (line, item) in &sent.items {
@@ -270,7 +270,7 @@ pub fn expected_results(raw: &Store, batch: &BatchKey, sent: &Sent) -> Result<Ve
     Ok(lines.into_values().collect())
 }
 
-/// The names of the results in the counts.
+/// Returns the names of results in the event counts.
 pub fn names_of(results: &[ResultLine]) -> Vec<String> {
     let name = |line: &ResultLine| {
         let ResultLine::Item(item) = line else { return None };
@@ -284,7 +284,7 @@ pub fn names_of(results: &[ResultLine]) -> Vec<String> {
     results.iter().filter_map(name).collect()
 }
 
-/// The number of items whose key an earlier item has.
+/// Returns the number of items with the key of an earlier item.
 pub fn repeated(batch: &BatchKey, sent: &Sent) -> u64 {
     let mut keys = BTreeSet::new();
     let repeated = sent.items.values().filter(|item| !keys.insert(key_of(batch, item)));
@@ -302,26 +302,26 @@ pub fn only_results_are_kept(raw: &Store, kept: &BTreeSet<(BatchKey, Uuid)>) -> 
     Ok(())
 }
 
-/// The batch, the split and the kind in the name of a body that a split made.
+/// Parses the batch, the split and the kind in the name of a body of a split.
 fn of_split(name: &str) -> Option<(BatchKey, Uuid, &str)> {
     let Named { key, .. } = parse(name)?;
     let mut rest = name.split('-').skip(4);
     Some((key, Uuid::try_parse(rest.next()?).ok()?, rest.next()?))
 }
 
-/// The chunk that a name is of.
+/// Parses the name of a chunk.
 pub fn chunk_of(name: &str) -> Option<(BatchKey, Uuid, u32)> {
     let (key, split, kind) = of_split(name)?;
     Some((key, split, kind.strip_prefix('c')?.parse().ok()?))
 }
 
-/// The split whose manifest a name is of.
+/// Parses the name of a manifest.
 pub fn manifest_of(name: &str) -> Option<(BatchKey, Uuid)> {
     let (key, split, kind) = of_split(name)?;
     (kind == "manifest").then_some((key, split))
 }
 
-/// The chunk whose outcome a message contains, read without the decoder of the bank.
+/// Returns the chunk whose outcome a message reports, without the decoder of the bank.
 pub fn reported(body: &[u8]) -> Option<(BatchKey, Uuid, u32)> {
     let row: Value = serde_json::from_slice(body).ok()?;
     let uuid = |name: &str| Uuid::try_parse(row[name].as_str()?).ok();

@@ -1,4 +1,4 @@
-//! The clients of batches. They repeat a document until they have an answer; some of them cancel the batch.
+//! The clients of batches. They repeat a document until they have a response, and some cancel the batch.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,18 +22,18 @@ use crate::simulation::workload::{
     ANSWER_TIMEOUT_MAX, RETRY_MAX, START_DELAY_MAX, Workload, account_of, partner,
 };
 
-/// Largest number of items of a batch.
+/// Maximum number of items of a batch.
 const ITEMS_MAX: u64 = 9;
-/// The first id of a message that no single request has.
+/// First message id that is above those of all single requests.
 const FIRST_ID: u128 = 1_000;
-/// The first account that does not exist.
+/// Number of the first account that does not exist.
 const FIRST_MISSING: u64 = 90;
 
-/// The requests of a run: what clients send, or will send.
+/// Requests that the clients of a run send, now or later.
 pub type Requests = Vec<(TransactionKey, Instruction)>;
 
 impl Workload {
-    /// Starts the clients of batches for the accounts below a number. Some of the items have the keys of other requests.
+    /// Starts clients of batches for the accounts below this number. Some items have the keys of other requests.
     pub fn spawn_batches(&self, batches: u32, accounts: u64, mut requests: Requests) {
         for number in 1..=batches {
             let key =
@@ -56,7 +56,7 @@ impl Workload {
         }
     }
 
-    /// A random document. Its items become requests that later documents may repeat.
+    /// Creates a random document. Its items become requests that later documents may repeat.
     fn document(&self, key: &BatchKey, accounts: u64, requests: &mut Requests) -> Sent {
         let (scheduler, mut sent) = (self.scheduler(), Sent::default());
         let lines = u32::try_from(scheduler.below(ITEMS_MAX)).unwrap_or(0).saturating_add(1);
@@ -97,7 +97,7 @@ impl Workload {
         let (_, summary) = sent.divide();
         let content = hex::encode(summary.content.0);
         auditor.batches(|batches| batches.offered(&key, content, Sent::clone(&sent)));
-        // At once after the answer, some batches are being split.
+        // Immediately after the response, some batches are still being split.
         let cancels_after_answer = cancels && self.scheduler().below(2) == 0;
         if cancels && !cancels_after_answer {
             let (workload, key) = (self.clone(), key.clone());
@@ -117,12 +117,12 @@ impl Workload {
             self.ask_batch(&key);
         }
         if self.scheduler().below(4) == 0 {
-            // The client does not remember that it has an answer.
+            // The client sends the document again, as if it had no response.
             let _answer = self.send_batch(&key, &sent).await;
         }
     }
 
-    /// One request to any web process; `None` when no answer arrives.
+    /// Sends one request to any web process. Returns `None` when no response arrives.
     async fn send_batch(&self, key: &BatchKey, sent: &Arc<Sent>) -> Option<()> {
         let network = &self.processes.network;
         if network.injects(Fault::RequestTwice) {

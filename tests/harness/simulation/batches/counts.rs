@@ -1,6 +1,6 @@
-//! What must occur in the simulated worlds, so that they prove something about batches.
+//! Events of batches that must occur in the simulated worlds. Without an event, they prove nothing about it.
 
-/// Everything that must occur, by its name in the counts of a run.
+/// Names of all events that must occur.
 pub const EVENTS: [&str; 30] = [
     "batch: completed",
     "batch: cancelled",

@@ -11,14 +11,13 @@ use serde_json::Value;
 /// The items of a batch by line.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Sent {
-    /// Those that are valid in form.
+    /// The items that are valid in form.
     pub items: BTreeMap<u32, Item>,
-    /// The others.
+    /// The items that are invalid in form.
     pub invalid: BTreeMap<u32, InvalidItem>,
 }
 
 impl Sent {
-    /// Number of lines.
     fn lines(&self) -> u32 {
         u32::try_from(self.items.len().saturating_add(self.invalid.len())).unwrap_or(u32::MAX)
     }
@@ -36,12 +35,12 @@ impl Sent {
     }
 }
 
-/// The key of an item.
+/// Returns the transaction key of an item.
 pub fn key_of(batch: &BatchKey, item: &Item) -> TransactionKey {
     TransactionKey { account: item.account, partner: batch.partner.clone(), message: item.message }
 }
 
-/// A number of items, and the sums of their amounts by currency and kind.
+/// Number of items, and sums of their amounts by currency and kind.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sums {
     count: u64,
@@ -49,7 +48,7 @@ pub struct Sums {
 }
 
 impl Sums {
-    /// The sums of items.
+    /// Returns the sums of items.
     pub fn of<'a>(items: impl IntoIterator<Item = &'a Item>) -> Self {
         let mut sums = Self::default();
         items.into_iter().for_each(|item| sums.add(item));
@@ -67,7 +66,7 @@ impl Sums {
         *sum = sum.saturating_add(cents);
     }
 
-    /// Reads the stored form, without the decoder of the bank.
+    /// Parses the stored form, without the decoder of the bank.
     pub fn read(row: &Value) -> Self {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let rows = row["sums"].as_array().cloned().unwrap_or_default();
@@ -75,7 +74,7 @@ impl Sums {
         Self { count: row["count"].as_u64().unwrap_or(0), sums: sums.collect() }
     }
 
-    /// Reads the stored form of sums by status.
+    /// Parses the stored form of sums by status.
     pub fn read_by_status(row: &Value) -> BTreeMap<String, Self> {
         let rows = row.as_object().cloned().unwrap_or_default();
         let rows = rows.iter().map(|(status, row)| (status.clone(), Self::read(row)));

@@ -1,4 +1,4 @@
-//! Mutations of the steps of batches, applied to what a process reads and writes.
+//! Mutations of the steps of batches, applied to the reads and writes of a process.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,14 +14,14 @@ use crate::simulation::mutations::Mutation;
 use crate::simulation::network::now;
 use crate::simulation::ports::StoreConnection;
 
-/// What a process with a mistake knows.
+/// State of a process that makes a mistake.
 #[derive(Debug, Default)]
 pub struct Mistaken {
-    /// Chunks whose outcome was received, until the record is read.
+    /// Chunks whose outcome was received since the record was last read.
     reported: BTreeSet<(String, u32)>,
-    /// The phase with the last manifest that the process stored of each batch.
+    /// For each batch, the phase with the last manifest that the process stored.
     manifests: BTreeMap<String, Value>,
-    /// The digests of changed bodies, by those of the original ones.
+    /// The digests of changed bodies, by the digests of the original ones.
     changed: BTreeMap<[u8; 32], [u8; 32]>,
 }
 
@@ -38,7 +38,7 @@ pub fn received(connection: &StoreConnection, body: &[u8]) {
     }
 }
 
-/// The record that the process believes to have read.
+/// Changes a record that the process reads.
 pub fn found(connection: &StoreConnection, id: &str, found: Versioned<String>) -> Versioned<String> {
     let Ok(mut row) = serde_json::from_str::<Value>(&found.value) else { return found };
     let mut mistaken = connection.mistaken.lock();
@@ -73,7 +73,7 @@ pub fn found(connection: &StoreConnection, id: &str, found: Versioned<String>) -
     Versioned { value: row.to_string(), revision: found.revision }
 }
 
-/// The stored form of the sum of all totals.
+/// Returns the stored form of the sum of all totals.
 fn sum(totals: &Value) -> Value {
     let (mut count, mut sums) = (0_u64, BTreeMap::<(String, String), u128>::new());
     for tally in totals.as_object().into_iter().flat_map(serde_json::Map::values) {
@@ -89,14 +89,14 @@ fn sum(totals: &Value) -> Value {
     json!({ "count": count, "sums": sums })
 }
 
-/// The record that the process writes.
+/// Changes a record that the process writes.
 pub fn to_save(connection: &StoreConnection, id: &str, body: &str) -> String {
     let Ok(mut row) = serde_json::from_str::<Value>(body) else { return body.to_owned() };
     let stored = now(connection.network.raw.records.find(Collection::Batches, id)).ok().flatten();
     let stored = stored.and_then(|stored| serde_json::from_str::<Value>(&stored.value).ok());
     let stored = stored.unwrap_or_else(|| row.clone());
     if connection.makes(Mutation::ChunkOfNoManifest) && stored["phase"] == "splitting" {
-        // What the process believes of its own manifest is not written.
+        // The process believes in its own manifest, so the phase is not written.
         if connection.mistaken.lock().manifests.contains_key(id) {
             row["phase"] = stored["phase"].clone();
         }
@@ -132,7 +132,7 @@ pub fn stored(connection: &StoreConnection, name: &str, body: &[u8]) {
     }
 }
 
-/// The body that the process writes, with its name.
+/// Changes a body that the process writes, and its name.
 pub fn to_put(connection: &StoreConnection, name: &str, body: &[u8]) -> (String, Vec<u8>) {
     let unchanged = (name.to_owned(), body.to_vec());
     let (true, Some((head, _))) = (connection.makes(Mutation::ResultsOutOfOrder), name.rsplit_once('-'))

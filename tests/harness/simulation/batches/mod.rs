@@ -1,9 +1,9 @@
 //! Batches among the single requests of a simulated world.
 //!
-//! - [`clients`] submit small batches, ask, cancel and read results;
+//! - [`clients`] submit small batches, read and cancel them, and read results;
 //! - [`ports`] connects the records and the payloads of a process with the store;
-//! - [`auditor`] checks each change of a batch with rules of its own, against the [`documents`] that clients sent;
-//! - [`counts`] lists what must occur;
+//! - [`auditor`] checks each change of a batch by its own rules, against the [`documents`] that clients sent;
+//! - [`counts`] lists the events that must occur;
 //! - [`mistakes`] contains the mutations of batches;
 //! - [`adversary`] forges messages.
 

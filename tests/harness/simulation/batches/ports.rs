@@ -1,5 +1,5 @@
-//! The records and the payloads of one process, and the commits of chunks: each call goes over the network, and the
-//! auditor checks the store after it.
+//! The records and payloads of one process, and the commits of chunks. Each call goes over the network, and the auditor checks
+//! the store after it.
 
 use std::sync::Arc;
 
@@ -111,7 +111,7 @@ impl PayloadStore for StoreConnection {
     }
 }
 
-/// Whether a commit is one of a chunk.
+/// Returns whether a commit belongs to a chunk.
 pub fn is_of_chunk(commit: &AccountCommit) -> bool {
     commit.inserted().iter().any(|insertion| insertion.pending.submission.batch_line.is_some())
 }
@@ -119,13 +119,13 @@ pub fn is_of_chunk(commit: &AccountCommit) -> bool {
 /// Sends a commit of a chunk.
 ///
 /// # Errors
-/// As [`Network::request`].
+/// Same as [`Network::request`].
 pub async fn post(connection: &StoreConnection, commit: &AccountCommit) -> Result<Committed, StoreFault> {
     let kept = commit.clone();
     let names: Vec<String> = commit.outcomes().map(|(key, _)| short(key)).collect();
     let request = StoreRequest::write("commit-chunk", names.join(" "));
     let unguarded = connection.makes(Mutation::ChunkKeysNotGuarded);
-    // Without the strong reference, the sender has received an error, or its process has ended.
+    // If the strong reference is gone, the sender has received an error, or its process has ended.
     let in_progress = Arc::new(());
     let sender = Arc::downgrade(&in_progress);
     let answer = connection.request(request, move |network| {
@@ -148,7 +148,7 @@ pub async fn post(connection: &StoreConnection, commit: &AccountCommit) -> Resul
 /// Sends the rejections of items of an account that does not exist.
 ///
 /// # Errors
-/// As [`Network::request`].
+/// Same as [`Network::request`].
 pub async fn reject(
     connection: &StoreConnection,
     commit: &UnknownAccountCommit,
@@ -172,7 +172,7 @@ pub async fn reject(
     believed(connection, answer.await)
 }
 
-/// The mistake of a worker that reports its decision, and not what the rows prove.
+/// Simulates a worker that reports its decision instead of the outcome in the rows.
 fn believed(
     connection: &StoreConnection,
     answer: Result<Committed, StoreFault>,
@@ -189,7 +189,7 @@ fn count(network: &Network, name: &str, more: u64) {
     network.auditor.batches(|batches| batches.count(name, more));
 }
 
-/// Counts the answer to a commit of a chunk.
+/// Counts the response to a commit of a chunk.
 pub fn count_answer(
     connection: &StoreConnection,
     commit: &AccountCommit,

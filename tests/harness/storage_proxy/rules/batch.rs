@@ -1,4 +1,4 @@
-//! The parts of an entity group transaction. Line ends are LF or CRLF: the service and the emulator accept both.
+//! Parsing of entity group transactions. Line ends are LF or CRLF: the service and the emulator accept both.
 
 use hyper::Method;
 
@@ -12,7 +12,7 @@ pub(crate) struct Operation<'a> {
     pub(crate) body: &'a str,
 }
 
-/// Returns the operations of a batch with this content type; an error says why there are none.
+/// Returns the operations of a batch with this content type, or the reason why it has none.
 pub(crate) fn operations<'a>(
     content_type: &'a str,
     body: &'a [u8],
@@ -27,7 +27,7 @@ pub(crate) fn operations<'a>(
     parts.take_while(|part| !part.starts_with("--")).map(|part| operation(part.trim_start())).collect()
 }
 
-/// The boundary of a header such as `Content-Type: multipart/mixed; boundary=batch_1`.
+/// Returns the boundary of a header such as `Content-Type: multipart/mixed; boundary=batch_1`.
 fn boundary(header: &str) -> Option<&str> {
     let (_, parameters) = header.split_once("multipart/mixed")?;
     let (_, value) = parameters.split_once("boundary=")?;

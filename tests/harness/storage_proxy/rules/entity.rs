@@ -1,21 +1,21 @@
-//! The limits of a row («Understanding the Table service data model»).
+//! The limits of a row ("Understanding the Table service data model").
 
 use serde_json::{Map, Value};
 
 use super::Refusal;
 use crate::storage_proxy::error_responses::StorageError;
 
-/// Largest value of a property. A text has two bytes for each UTF-16 unit.
+/// Maximum size of a property value. A text has two bytes for each UTF-16 unit.
 const PROPERTY_BYTES_MAX: usize = 64 << 10;
-/// Largest row, including the names of its properties.
+/// Maximum size of a row, including the names of its properties.
 const ENTITY_BYTES_MAX: usize = 1 << 20;
-/// Largest key: 1 KiB, with two bytes for each UTF-16 unit.
+/// Maximum size of a key: 1 KiB, with two bytes for each UTF-16 unit.
 const KEY_BYTES_MAX: usize = 1 << 10;
-/// Largest number of properties besides the keys and the timestamp.
+/// Maximum number of properties besides the keys and the timestamp.
 const PROPERTIES_MAX: usize = 252;
-/// Longest name of a property.
+/// Maximum length of a property name.
 const NAME_CHARS_MAX: usize = 255;
-/// The size of a row without keys and properties, and of a property without name and value.
+/// Size of a row without keys and properties, and of a property without name and value.
 const ENTITY_OVERHEAD_BYTES: usize = 4;
 const PROPERTY_OVERHEAD_BYTES: usize = 8;
 
@@ -97,7 +97,7 @@ pub(super) fn check(keys: &Keys, properties: &Map<String, Value>) -> Result<(), 
     Ok(())
 }
 
-/// A name is an identifier of C#.
+/// Checks that a name is a C# identifier.
 fn check_name(name: &str) -> Result<(), Refusal> {
     if name.chars().count() > NAME_CHARS_MAX {
         let detail = format!("a name of a property has more than {NAME_CHARS_MAX} characters: {name}");
@@ -115,7 +115,7 @@ fn text_bytes(text: &str) -> usize {
     text.encode_utf16().count().saturating_mul(2)
 }
 
-/// The size of a value with that OData type.
+/// Returns the size of a value with this OData type.
 fn value_bytes(value: &Value, kind: Option<&str>) -> usize {
     match (value, kind) {
         (Value::String(text), Some("Edm.Binary")) => base64_bytes(text),
@@ -125,7 +125,7 @@ fn value_bytes(value: &Value, kind: Option<&str>) -> usize {
         (Value::Null, _) => 0,
         (Value::Bool(_), _) => 1,
         (Value::Number(_), _) => 8,
-        // Not a value of the data model; the service refuses it by itself.
+        // Not in the data model; the service itself refuses it.
         (Value::Array(_) | Value::Object(_), _) => 0,
     }
 }

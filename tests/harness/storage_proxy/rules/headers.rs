@@ -11,10 +11,10 @@ use super::Refusal;
 use crate::storage_proxy::error_responses::StorageError;
 use crate::storage_proxy::request::{ProxiedRequest, Service};
 
-/// «Authorize with Shared Key»: the longest time between the date of a request and its arrival.
+/// Maximum time between the date of a request and its arrival ("Authorize with Shared Key").
 const CLOCK_DIFFERENCE_MAX_MS: u64 = 15 * 60 * 1000;
 
-/// Dates as in RFC 1123.
+/// Date format of RFC 1123.
 pub(crate) const DATE: &[BorrowedFormatItem<'_>] =
     format_description!("[weekday repr:short], [day] [month repr:short] [year] [hour]:[minute]:[second] GMT");
 
@@ -105,7 +105,7 @@ pub(super) fn check_etag(tag: &str) -> Result<(), Refusal> {
     Err(Refusal::new(INVALID_ETAG, format!("the If-Match {tag:?} is not one ETag")))
 }
 
-/// Whether it is one ETag, or the wildcard.
+/// Returns whether a tag is a single ETag, or the wildcard.
 fn is_etag(tag: &str) -> bool {
     let quoted = tag.strip_prefix("W/").unwrap_or(tag);
     let inner = quoted.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));

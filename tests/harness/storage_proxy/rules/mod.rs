@@ -1,8 +1,8 @@
-//! The documented rules of Azure Storage that Azurite does not check, or not completely. Each rule names the page of
-//! Microsoft's REST reference that states it.
+//! The documented rules of Azure Storage that Azurite does not check, or not completely. Each rule names the page of Microsoft's
+//! REST reference that specifies it.
 //!
-//! A request that violates a rule is answered as Azure answers it, and is not forwarded. The size of a row after a
-//! merge is not known here: only the properties that a request sends are checked.
+//! A request that violates a rule gets the response of Azure, and is not forwarded. The size of a row after a merge is unknown
+//! here: only the properties in a request are checked.
 
 pub(crate) mod batch;
 pub(crate) mod entity;
@@ -15,11 +15,11 @@ use postonce_shared::domain::time::Timestamp;
 use super::error_responses::{ProxiedResponse, StorageError};
 use super::request::{ProxiedRequest, Service};
 
-/// A violated rule: the error of the service, and what is wrong with the request.
+/// A violated rule: the error of the service, and the problem of the request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Refusal {
     error: StorageError,
-    /// The index of the operation of a batch, which is then the place of the error.
+    /// The index of the operation in a batch, to which the error then belongs.
     operation: Option<usize>,
     detail: String,
 }
@@ -33,7 +33,7 @@ impl Refusal {
         Self { operation: Some(index), detail: format!("operation {index}: {}", self.detail), ..self }
     }
 
-    /// The response of the service.
+    /// Returns the response of the service.
     pub(crate) fn response(&self, service: Service) -> ProxiedResponse {
         match self.operation {
             Some(index) => self.error.response_to_batch(index),
@@ -41,7 +41,7 @@ impl Refusal {
         }
     }
 
-    /// The message with which a test fails.
+    /// Returns the message with which the test fails.
     pub(crate) fn finding(&self, request: &ProxiedRequest) -> String {
         let Self { error, detail, .. } = self;
         let StorageError { status, code, .. } = error;
@@ -54,14 +54,14 @@ impl Refusal {
     }
 }
 
-/// What a request costs of the limits on rates.
+/// What a request consumes of the rate limits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Cost {
     /// One request to the account.
     Request,
-    /// The same, and so many rows of a partition, which is named with its table.
+    /// One request, and this number of rows of a partition, which is named with its table.
     Entities { partition: String, count: u32 },
-    /// The same, and one message of a queue.
+    /// One request, and one message of a queue.
     Message { queue: String },
 }
 

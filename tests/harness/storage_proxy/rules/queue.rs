@@ -1,4 +1,4 @@
-//! The limits of a message («Put Message», «Get Messages», «Queue Storage error codes»).
+//! The limits of messages ("Put Message", "Get Messages", "Queue Storage error codes").
 
 use hyper::Method;
 
@@ -6,11 +6,11 @@ use super::{Cost, Refusal};
 use crate::storage_proxy::error_responses::StorageError;
 use crate::storage_proxy::request::ProxiedRequest;
 
-/// Largest text of a message, encoded in UTF-8, without the XML around it.
+/// Maximum size of the text of a message in UTF-8, without the enclosing XML.
 const MESSAGE_BYTES_MAX: usize = 64 << 10;
-/// Most messages of one receive.
+/// Maximum number of messages of one receive.
 const RECEIVE_MAX: i64 = 32;
-/// Longest visibility timeout: 7 days.
+/// Maximum visibility timeout: 7 days.
 const VISIBILITY_MAX_S: i64 = 7 * 24 * 60 * 60;
 
 const TOO_LARGE: StorageError =
@@ -25,7 +25,7 @@ const OUT_OF_RANGE: StorageError = StorageError::bad_request(
 pub(super) fn check(request: &ProxiedRequest) -> Result<Cost, Refusal> {
     let Some((queue, _)) = request.target.path().split_once("/messages") else { return Ok(Cost::Request) };
     let receives = request.method == Method::GET;
-    // A message that is received stays hidden for at least a second.
+    // A received message stays hidden for at least a second.
     let visible = if receives { 1..=VISIBILITY_MAX_S } else { 0..=VISIBILITY_MAX_S };
     in_range(request, "visibilitytimeout", &visible)?;
     in_range(request, "numofmessages", &(1..=RECEIVE_MAX))?;
@@ -55,7 +55,7 @@ fn in_range(
     Err(Refusal::new(OUT_OF_RANGE, detail))
 }
 
-/// The size of the text of a message. An escaped character counts as one byte.
+/// Returns the size of the text of a message. An escaped character counts as one byte.
 fn text_bytes(request: &ProxiedRequest) -> Option<usize> {
     let body = std::str::from_utf8(&request.body).ok()?;
     if body.contains("<MessageText/>") || body.contains("<MessageText />") {
@@ -63,7 +63,7 @@ fn text_bytes(request: &ProxiedRequest) -> Option<usize> {
     }
     let (_, text) = body.split_once("<MessageText>")?;
     let (text, _) = text.split_once("</MessageText>")?;
-    // All characters of an escape such as `&lt;` but the first one.
+    // All characters of an escape such as `&lt;` except the first one.
     let extra = |escape: &str| escape.find(';').map_or(0, |end| end.saturating_add(1));
     let escaped: usize = text.split('&').skip(1).map(extra).sum();
     Some(text.len().saturating_sub(escaped))

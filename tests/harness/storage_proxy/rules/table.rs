@@ -1,4 +1,4 @@
-//! Rows, batches of rows, and queries («Performing entity group transactions», «Querying tables and entities»).
+//! Rows, batches of rows, and queries ("Performing entity group transactions", "Querying tables and entities").
 
 use std::collections::BTreeSet;
 
@@ -11,13 +11,13 @@ use super::{Cost, Refusal, batch};
 use crate::storage_proxy::error_responses::StorageError;
 use crate::storage_proxy::request::{ProxiedRequest, decoded};
 
-/// Most rows of one batch.
+/// Maximum number of rows of a batch.
 const BATCH_ROWS_MAX: usize = 100;
-/// Largest body of a batch.
+/// Maximum size of the body of a batch.
 const BATCH_BYTES_MAX: usize = 4 << 20;
-/// Most rows that a query may ask for.
+/// Maximum number of rows that a query may request.
 const TOP_MAX: u32 = 1000;
-/// Most comparisons in a filter.
+/// Maximum number of comparisons in a filter.
 const COMPARISONS_MAX: usize = 15;
 
 const INVALID_INPUT: StorageError =
@@ -100,7 +100,7 @@ fn check_batch(request: &ProxiedRequest) -> Result<Cost, Refusal> {
     Ok(Cost::Entities { partition, count: u32::try_from(operations.len()).unwrap_or(u32::MAX) })
 }
 
-/// The row of an operation, alone or in a batch, and the properties that it sends.
+/// The row of an operation, alone or in a batch, and the properties in the operation.
 pub(crate) struct AddressedRow<'a> {
     /// The path of the table.
     pub(crate) table: &'a str,
@@ -141,7 +141,7 @@ pub(crate) fn row_of<'a>(target: &'a str, body: &[u8]) -> Result<AddressedRow<'a
     Ok(AddressedRow { table, keys, properties })
 }
 
-/// The keys in `PartitionKey='…',RowKey='…')`. A quote within a key is doubled.
+/// Parses the keys in `PartitionKey='…',RowKey='…')`. A quote in a key is doubled.
 fn keys_of_path(text: &str) -> Option<Keys> {
     let keys = text.strip_prefix("PartitionKey='")?.strip_suffix("')")?;
     let (partition, row) = keys.split_once("',RowKey='")?;

@@ -1,8 +1,8 @@
-//! A proxy in front of one service of Azurite. It reads the whole request before it forwards it, and passes the answer
-//! on as it arrives; with a fault it reads the whole answer, so that it can lose it or return another one.
+//! A proxy in front of one service of Azurite. It reads the whole request before it forwards it, and streams the response. With
+//! a fault it reads the whole response, so that it can lose it or return another one.
 //!
-//! A drawn fault is carried out even if the client has disconnected: a late request still writes.
-//! [`StorageProxy::until_idle`] returns when no request is under way.
+//! A drawn fault is applied even if the client has disconnected: a late request still writes. [`StorageProxy::until_idle`]
+//! returns when no request is in progress.
 
 use std::convert::Infallible;
 use std::error::Error;
@@ -37,15 +37,15 @@ use super::{Shared, latency, rules};
 use crate::proxy::{listen, runtime};
 use crate::wait;
 
-/// Time between the first half of an answer and the end of the connection, so that the half is sent.
+/// Time between the first half of a response and the end of the connection, so that the half is sent.
 const HALF_ANSWER_DELAY: Duration = Duration::from_millis(20);
-/// Azurite closes an idle connection after 5 seconds.
+/// Maximum idle time of a connection to Azurite, which closes it after 5 seconds.
 const IDLE_TIME_MAX: Duration = Duration::from_secs(4);
-/// Longest time that the service works on a request («Setting timeouts for Table service operations»), and the
-/// default. (Blobs may take longer for each megabyte; those of the bank are small.)
+/// Maximum and default time that the service works on a request ("Setting timeouts for Table service operations"). Blobs may
+/// take longer for each megabyte, but those of the bank are small.
 const SERVER_TIMEOUT_S: u64 = 30;
 
-/// The proxy cuts the connection.
+/// Error with which the proxy closes the connection.
 #[derive(Debug)]
 struct ConnectionCut;
 
@@ -84,12 +84,12 @@ impl StorageProxy {
         Self { port: address.port(), under_way, listener }
     }
 
-    /// The port.
+    /// Returns the port on which it listens.
     pub(super) const fn port(&self) -> u16 {
         self.port
     }
 
-    /// Waits until no request is under way, including those without a client.
+    /// Waits until no request is in progress, including requests whose client is gone.
     pub(super) async fn until_idle(&self) {
         wait::until("the proxy is idle", wait::TIMEOUT, async || {
             match self.under_way.load(Ordering::SeqCst) {
@@ -109,14 +109,13 @@ impl Drop for StorageProxy {
 
 async fn serve(listener: TcpListener, state: Arc<ProxyState>) {
     loop {
-        // A loopback listener fails only when the process has no file descriptors left, which the run
-        // shows.
+        // A loopback listener fails only when the process has no file descriptors left, which makes the run fail.
         let Ok((client, _)) = listener.accept().await else { return };
         let state = Arc::clone(&state);
         drop(runtime().spawn(async move {
             drop(client.set_nodelay(true));
             let service = service_fn(|request| answer(Arc::clone(&state), request));
-            // An error is a connection that was cut by either side.
+            // An error means that either side closed the connection.
             drop(
                 hyper::server::conn::http1::Builder::new()
                     .serve_connection(TokioIo::new(client), service)
@@ -135,7 +134,7 @@ async fn answer(state: Arc<ProxyState>, request: Request<Incoming>) -> Answer {
     let target = head.uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
     let request = ProxiedRequest { method: head.method, target, headers: head.headers, body };
     state.under_way.fetch_add(1, Ordering::SeqCst);
-    // A separate task: the fault is carried out even if the connection ends first.
+    // A separate task, so that the fault is applied even if the connection ends first.
     let work = runtime().spawn(async move {
         let answer = state.handle(request).await;
         state.under_way.fetch_sub(1, Ordering::SeqCst);
@@ -156,12 +155,12 @@ impl ProxyState {
         Self { service, target, http, shared: Arc::clone(shared), under_way: Arc::default() }
     }
 
-    /// Answers a request as the service would, with the rules and limits of Azure.
+    /// Responds to a request as the service would, with the rules and limits of Azure.
     async fn handle(&self, mut request: ProxiedRequest) -> Answer {
         let shared = &*self.shared;
         let fault = shared.faults.draw(self.service, request.traits());
         if shared.has_latency {
-            // Drawn first, so that the lock is not held while it passes.
+            // Drawn before the wait, so that the lock is not held during it.
             let latency = latency::draw(&mut shared.rng.lock());
             wait::pass(latency).await;
         }
@@ -185,7 +184,7 @@ impl ProxyState {
         self.apply(&request, fault).await
     }
 
-    /// Shows the clock of the storage as the test has set it.
+    /// Sets the date of a response to the clock that the test has set.
     fn set_clock(&self, headers: &mut HeaderMap) {
         let behind = Duration::from_secs(self.shared.clock_behind_s.load(Ordering::Relaxed).into());
         if !behind.is_zero() {
@@ -233,19 +232,19 @@ impl ProxyState {
             StorageFault::CutWithin => {
                 let response = self.forward(request).await?;
                 if response.body.len() < 2 {
-                    // The body has no middle.
+                    // The body is too short to be cut.
                     faults.count(StorageFault::AnswerLost);
                     return Err(ConnectionCut);
                 }
                 Ok(half(response))
             }
         };
-        // Counted last: a request that failed on the way to the service was not carried out.
+        // Counted last, because a request that failed on the way to the service was not executed.
         faults.count(fault);
         answer
     }
 
-    /// Sends a request, and returns the whole answer.
+    /// Sends a request, and returns the complete response.
     async fn forward(&self, request: &ProxiedRequest) -> Result<ProxiedResponse, ConnectionCut> {
         let (head, body) = self.send(request).await?.into_parts();
         let mut headers = head.headers;
@@ -254,7 +253,7 @@ impl ProxyState {
         Ok(ProxiedResponse { status: head.status, headers, body })
     }
 
-    /// Sends a request, and returns the answer when it begins.
+    /// Sends a request, and returns the response when it begins.
     async fn send(&self, request: &ProxiedRequest) -> Answer {
         let target = Uri::builder().scheme(Scheme::HTTP).authority(self.target.clone());
         let target = target.path_and_query(request.target.clone()).build().expect("parts of a URL are one");
@@ -283,7 +282,7 @@ fn whole(response: ProxiedResponse) -> Response<Body> {
     respond(response.status, response.headers, UnsyncBoxBody::new(body))
 }
 
-/// The head of the response and half of its body; then the connection is cut.
+/// Returns a response with half of the body, after which the connection is closed.
 fn half(response: ProxiedResponse) -> Response<Body> {
     let ProxiedResponse { status, mut headers, body } = response;
     headers.insert(CONTENT_LENGTH, HeaderValue::from(body.len()));

@@ -1,5 +1,4 @@
-//! Each fault does what its description says: whether the request is carried out, how often, and what is
-//! returned.
+//! Each fault has the described effect: whether the request is executed, how often, and what is returned.
 
 use std::sync::atomic::AtomicUsize;
 
@@ -9,19 +8,18 @@ use super::*;
 use crate::storage_proxy::storage_fault::{FaultInjector, RequestTraits};
 use hyper::header::IF_MATCH;
 
-/// The body of the service's answer.
 const BODY: &str = "the answer";
 
-/// The status and the body of a whole response; `None` for any other result.
+/// Status and body of a complete response; `None` for any other result.
 type Received = Option<(u16, String)>;
 
-/// Counts requests and answers each with 200, one request a connection.
+/// Starts a service that counts requests and responds with 200, with one request per connection.
 async fn service(arrived: Arc<AtomicUsize>) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     drop(runtime().spawn(async move {
         while let Ok((mut client, _)) = listener.accept().await {
-            // The body is read to its end, so that nothing is unread when the connection closes.
+            // Reads the whole body, so that nothing is unread when the connection closes.
             let mut request = Vec::new();
             while !request.ends_with(b"{}") {
                 assert!(client.read_buf(&mut request).await.unwrap() > 0, "a whole request");
@@ -35,7 +33,7 @@ async fn service(arrived: Arc<AtomicUsize>) -> u16 {
     port
 }
 
-/// Checks how many requests arrive at the service, and what the proxy returns.
+/// Checks the number of requests that arrive at the service, and the response of the proxy.
 async fn check(fault: Option<StorageFault>, arrives: usize, expected: Received) {
     let arrived: Arc<AtomicUsize> = Arc::default();
     let faults = Arc::new(FaultInjector::new(1));

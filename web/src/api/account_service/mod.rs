@@ -1,4 +1,4 @@
-//! Operations on accounts and reads of transactions, without HTTP: opening, changing, finding and listing.
+//! Operations on accounts, and reads of accounts and transactions, independent of HTTP.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -31,7 +31,7 @@ use crate::api::translate::{AccountChange, AccountTerms};
 
 /// Number of accounts that are read concurrently.
 const READS_AT_ONCE: usize = 8;
-/// Maximum number of store pages that are read for one page of a response.
+/// Maximum number of store pages to read for one page of a response.
 const STORE_PAGES_MAX: u32 = 10;
 
 /// Result of opening an account.
@@ -44,7 +44,7 @@ pub enum OpenOutcome {
     Same(Account),
     /// The account exists with different terms.
     Different(Account),
-    /// The account does not exist, and the key may not give it this limit.
+    /// The account does not exist, and the key may not grant it this overdraft limit.
     CreditRefused(CreditRefusal),
 }
 
@@ -52,23 +52,23 @@ pub enum OpenOutcome {
 #[must_use]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ChangeOutcome {
-    /// The account has the requested state.
+    /// The account has the requested terms.
     Done(Account),
     /// The account does not exist.
     Unknown,
     /// The account does not have the expected version.
     AnotherVersion(Account),
-    /// The key may not give the account this limit.
+    /// The key may not grant the account this overdraft limit.
     CreditRefused(CreditRefusal),
     /// The account cannot be closed, because its balance is not zero.
     BalanceNotZero(Account),
-    /// The limit is not a valid amount in the currency of the account.
+    /// The overdraft limit is not a valid amount in the currency of the account.
     LimitInvalid(AmountError),
     /// Every attempt conflicted with a concurrent change.
     Busy,
 }
 
-/// Accounts of the bank and their transactions.
+/// Opens, changes and reads the accounts of a bank.
 pub struct AccountService {
     store: Store,
     world: Arc<dyn World>,
@@ -77,7 +77,7 @@ pub struct AccountService {
 }
 
 impl AccountService {
-    /// Creates the service of a bank.
+    /// Creates the service for a bank.
     pub fn new(bank: &Bank) -> Self {
         Self {
             store: bank.store.clone(),
@@ -87,9 +87,9 @@ impl AccountService {
         }
     }
 
-    /// Opens an account for a key, at most once. A repeated request with the same terms succeeds, even after postings.
-    /// The terms are compared with the current ones, because the original ones are not stored: after a change
-    /// of the limit, a repetition of the first request counts as different.
+    /// Opens an account at most once, with the rights of a key. A repeated request with the same terms succeeds, even after
+    /// postings. The original terms are not stored, so they are compared with the current ones: after a change of the limit, a
+    /// repetition of the first request counts as different.
     ///
     /// # Errors
     /// [`StoreFault`]: the outcome is unknown. It is safe to retry. The other methods return the same error.
@@ -102,7 +102,7 @@ impl AccountService {
         let AccountTerms { currency, overdraft_limit, holder } = terms;
         let requested = Account::open(key, currency, overdraft_limit, holder, self.world.now());
         if let Err(refusal) = credit::check(grant, overdraft_limit, OverdraftLimit::none(currency)) {
-            // An account that exists gets no new limit by a repeated request.
+            // A repeated request grants no new limit to an existing account.
             let existing = self.account(key).await?;
             return Ok(existing.map_or(OpenOutcome::CreditRefused(refusal), |it| compared(it, &requested)));
         }
@@ -113,9 +113,8 @@ impl AccountService {
         })
     }
 
-    /// Changes an account for a key. The change is validated against the current account, and the write is conditional:
-    /// after a concurrent posting, the change is validated again. `is_expected` returns whether an account may be changed in
-    /// this version.
+    /// Changes an account with the rights of a key. The write is conditional: after a concurrent posting, the change is
+    /// validated again against the current account. `is_expected` returns whether the account may be changed at a version.
     ///
     /// # Errors
     /// [`StoreFault`]; see [`Self::open`].
@@ -166,12 +165,12 @@ impl AccountService {
     /// Reads an account.
     ///
     /// # Errors
-    /// [`StoreFault`] when it cannot be read. The following methods return the same error.
+    /// [`StoreFault`] when the store cannot be read. The following methods return the same error.
     pub async fn account(&self, key: AccountKey) -> Result<Option<Account>, StoreFault> {
         Ok(self.store.ledger.account(key).await?.map(|found| found.value))
     }
 
-    /// Lists accounts of a user in the order of their ids, after the given one.
+    /// Lists the accounts of a user with ids above `after`, ordered by id.
     ///
     /// # Errors
     /// [`StoreFault`]
@@ -181,7 +180,7 @@ impl AccountService {
         after: Option<AccountId>,
         limit: usize,
     ) -> Result<Listing<Account>, StoreFault> {
-        // One more than requested, to know whether there is another page.
+        // One more than requested, to detect another page.
         let mut items = self.store.accounts.list(user, after, limit.saturating_add(1)).await?;
         let more = items.len() > limit;
         items.truncate(limit);
@@ -189,8 +188,8 @@ impl AccountService {
         Ok(Listing { items, next })
     }
 
-    /// Lists those of the given accounts of a user that exist, in the order of their ids, after the given one. Reads
-    /// at most `limit` accounts, so a page can contain fewer before the end.
+    /// Lists the existing accounts among `names`, with ids above `after`, ordered by id. Reads at most `limit` accounts, so a
+    /// page can contain fewer before the end.
     ///
     /// # Errors
     /// [`StoreFault`]
@@ -210,7 +209,7 @@ impl AccountService {
         Ok(Listing { items: found.into_iter().flatten().collect(), next })
     }
 
-    /// Reads a transaction. If its message was lost, the transaction is enqueued again.
+    /// Reads a transaction. If its queue message was lost, enqueues the transaction again.
     ///
     /// # Errors
     /// [`StoreFault`]
@@ -220,15 +219,15 @@ impl AccountService {
             self.open_work.end(key);
         }
         if let Err(fault) = self.repair.enqueue_if_due(&stored).await {
-            // The answer is known; the next read tries the repair again.
+            // The result is known, and the next read tries the repair again.
             tracing::warn!(transaction = %key, "The repair of {key} is postponed: {}", chain(&fault));
         }
         Ok(Some(stored))
     }
 
-    /// Lists the posted transactions of an account in the order of the query; `None` when the account does not exist. A page can
-    /// contain fewer than `limit` before the end. `position` is the sequence number that the page starts with, or with the
-    /// newest entry first the number after that; `None` starts with the first page.
+    /// Lists the posted transactions of an account in the order of the query. Returns `None` when the account does not exist. A
+    /// page can contain fewer than `limit` items before the end. `position` is the sequence number of the first entry to read,
+    /// or with the newest first, the number after it; `None` starts with the first page.
     ///
     /// # Errors
     /// [`StoreFault`]
@@ -252,7 +251,7 @@ impl AccountService {
         next_visible(page, |entry| is_visible(entry) && filter.accepts_entry(entry)).await
     }
 
-    /// Lists the posted transactions of all partners before a sequence number, newest first; `None` starts with the newest.
+    /// Lists posted transactions of all partners before a sequence number, newest first. `None` starts with the newest.
     async fn posted_before(
         &self,
         key: AccountKey,
@@ -271,7 +270,7 @@ impl AccountService {
         Ok(Some(Listing { items, next: (first > 1).then(|| first.to_string()) }))
     }
 
-    /// Lists the posted transactions of all partners from a sequence number on, oldest first.
+    /// Lists posted transactions of all partners from a sequence number on, oldest first.
     async fn posted(
         &self,
         key: AccountKey,
@@ -282,15 +281,15 @@ impl AccountService {
         if !items.is_empty() && items.len() < limit {
             return Ok(Some(Listing { items, next: None }));
         }
-        // An empty page may mean an unknown account, and a full page may not be the last one.
+        // An empty page can mean an unknown account, and a full page need not be the last one.
         let Some(account) = self.account(key).await? else { return Ok(None) };
         let last = items.last().map(|entry| entry.sequence).filter(|last| *last < account.sequence);
         let next = last.and_then(|last| last.checked_add(1)).map(|next| next.to_string());
         Ok(Some(Listing { items, next }))
     }
 
-    /// Lists the transactions of an account in one status, by key, or rejected ones in the order of their decisions; `None`
-    /// when the account does not exist. A page can contain fewer than `limit` before the end.
+    /// Lists the transactions of an account in one status, ordered by key, or rejected ones in the order of their decisions.
+    /// Returns `None` when the account does not exist. A page can contain fewer than `limit` items before the end.
     ///
     /// # Errors
     /// [`StoreFault`]
@@ -317,7 +316,7 @@ impl AccountService {
     }
 }
 
-/// Compares an account that exists with the request to open it.
+/// Compares an existing account with the request to open it.
 fn compared(existing: Account, requested: &Account) -> OpenOutcome {
     let is_same = existing.currency == requested.currency
         && existing.overdraft_limit == requested.overdraft_limit
@@ -325,8 +324,8 @@ fn compared(existing: Account, requested: &Account) -> OpenOutcome {
     if is_same { OpenOutcome::Same(existing) } else { OpenOutcome::Different(existing) }
 }
 
-/// Returns the visible items of the next page. Pages without visible items are skipped, up to
-/// [`STORE_PAGES_MAX`]; after that an empty page with a cursor is returned.
+/// Returns the visible items of the next page. Skips pages without visible items, at most [`STORE_PAGES_MAX`]; after
+/// that, returns an empty page with a cursor.
 async fn next_visible<'a, T>(
     page: impl Fn(Option<String>) -> BoxFuture<'a, Result<Option<Listing<T>>, StoreFault>>,
     is_visible: impl Fn(&T) -> bool,

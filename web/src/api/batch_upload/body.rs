@@ -1,4 +1,4 @@
-//! The body of an upload: from the connection to the thread that reads it.
+//! The body of an upload, passed from the connection to the thread that parses it.
 
 use std::io::{self, Read};
 use std::rc::Rc;
@@ -14,14 +14,14 @@ use super::reading::Pace;
 use crate::access::signatures::digest::BodyDigest;
 use crate::error::{ApiError, Code};
 
-/// Largest size of a document after decompression, in bytes.
+/// Maximum size of a document after decompression, in bytes.
 pub const EXPANDED_BYTES_MAX: u64 = 1024 * 1024 * 1024;
-/// Bytes that must arrive within each body timeout.
+/// Number of bytes that must arrive within each body timeout.
 const PROGRESS_BYTES_MIN: usize = 64 * 1024;
-/// Largest number of bytes that are read, and not used, after an error, so that the client reads the response.
+/// Maximum number of bytes to read and discard after an error, so that the client can read the response.
 const REST_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// Reads the body piece by piece, on a thread that may block.
+/// Blocking reader of the pieces of a body, for a thread that may block.
 pub struct ChannelReader {
     input: mpsc::Receiver<Bytes>,
     piece: Bytes,
@@ -29,12 +29,12 @@ pub struct ChannelReader {
 }
 
 impl ChannelReader {
-    /// Creates the reader of the pieces.
+    /// Creates a reader of the pieces from a channel.
     pub(super) const fn new(input: mpsc::Receiver<Bytes>, pace: Rc<Pace>) -> Self {
         Self { input, piece: Bytes::new(), pace }
     }
 
-    /// Returns the next piece, or none at the end.
+    /// Returns the next piece, or `None` at the end.
     fn next(&mut self) -> Option<Bytes> {
         match self.input.try_recv() {
             Ok(piece) => Some(piece),
@@ -66,8 +66,8 @@ impl Read for ChannelReader {
     }
 }
 
-/// Sends the body to its reader, and compares its digest at the end. To the reader, an interrupted body looks like one that
-/// ends early; the error is returned here.
+/// Sends the body to its reader, and verifies its digest at the end. For the reader, an interrupted body just ends; the error
+/// is returned here.
 ///
 /// # Errors
 /// [`ApiError`] with status 400, 401 or 408.
@@ -79,14 +79,14 @@ pub async fn feed(
 ) -> Result<(), ApiError> {
     let mut digest = BodyDigest::of(request);
     let (mut pieces, mut rest) = (Some(pieces), 0_usize);
-    // What arrived in the current interval, and how long this process waited for it.
+    // Bytes received in the current interval, and the time that this process waited for them.
     let (mut size, mut waited) = (0_usize, Duration::ZERO);
     let slow = || {
         let detail = format!("A batch must arrive with at least {PROGRESS_BYTES_MIN} bytes in {timeout:?}.");
         ApiError::new(Code::RequestTimeout, detail)
     };
     loop {
-        // The system clock and not the `World`, because this limits a client connection and no business time.
+        // Uses the system clock and not the `World`, because this limits a client connection.
         let started = tokio::time::Instant::now();
         let piece = tokio::time::timeout(timeout.saturating_sub(waited), payload.next()).await;
         waited = waited.saturating_add(started.elapsed());
@@ -109,20 +109,20 @@ pub async fn feed(
         }
     }
     if pieces.is_none() {
-        // The reader has an error of its own.
+        // The reader has stopped with an error of its own.
         return Ok(());
     }
     digest.check(request)
 }
 
-/// Counts the bytes after decompression.
+/// A reader that limits the size after decompression.
 pub struct Expanded<R> {
     input: R,
     left: u64,
     pace: Rc<Pace>,
 }
 
-/// The document is larger than [`EXPANDED_BYTES_MAX`].
+/// Error of a document larger than [`EXPANDED_BYTES_MAX`].
 #[derive(Debug, thiserror::Error)]
 #[error("the document is too large")]
 struct TooLarge;
@@ -133,7 +133,7 @@ pub fn is_too_large(error: &io::Error) -> bool {
 }
 
 impl<R> Expanded<R> {
-    /// Starts before the first byte.
+    /// Creates a reader that allows [`EXPANDED_BYTES_MAX`] bytes.
     pub(super) const fn new(input: R, pace: Rc<Pace>) -> Self {
         Self { input, left: EXPANDED_BYTES_MAX, pace }
     }

@@ -1,4 +1,4 @@
-//! The checks of the items of a batch. They read no account: what cannot be posted is rejected later, item by item.
+//! Checks of the items of a batch. They read no account: items that cannot be posted are rejected later, one by one.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -22,13 +22,13 @@ use crate::error::{ApiError, Code, VIOLATIONS_MAX};
 use crate::formats::items::{BatchItem, Items, Parsed, is_control};
 use crate::formats::members::Members;
 
-/// What a document has to satisfy.
+/// Requirements for a document.
 pub struct Rules {
-    /// What becomes of items that break a rule of the form.
+    /// What to do with items that violate the format.
     pub on_invalid: OnInvalid,
-    /// Largest number of items.
+    /// Maximum number of items.
     pub items_max: u32,
-    /// The totals that the client expects by its headers.
+    /// The control totals in the headers.
     pub control: ControlTotals,
     /// The partner, with its reach.
     pub partner: Arc<Partner>,
@@ -36,26 +36,26 @@ pub struct Rules {
     pub scopes: BTreeSet<Scope>,
 }
 
-/// The checks of one document.
+/// State of the checks of one document.
 struct Checks<'a> {
     rules: Rules,
     is_new: bool,
-    /// The totals in the document.
+    /// The control totals in the document.
     record: Option<ControlTotals>,
     writer: DocumentWriter,
     parts: &'a mpsc::Sender<Part>,
     pace: &'a Pace,
     /// The first violations that refuse the whole batch.
     violations: Vec<Violation>,
-    /// Number of all of them.
+    /// Number of all violations that refuse the batch.
     refusals: usize,
 }
 
-/// Checks all items, and passes on their parts. `is_new` is whether there is no batch with this id yet: one that was accepted
-/// by an earlier version must be recognised when it is repeated.
+/// Checks all items, and sends their parts to `parts`. `is_new` is false if a batch with this id exists: then look-alike
+/// members are accepted, so that a repetition of a batch that an earlier version accepted is recognised.
 ///
 /// # Errors
-/// [`ApiError`] with every violation by line, or with the reason why the document cannot be read.
+/// [`ApiError`] with the violations by line, or with the reason why the document cannot be read.
 pub fn check(
     items: &mut dyn Items,
     rules: Rules,
@@ -85,8 +85,8 @@ pub fn check(
 }
 
 impl Checks<'_> {
-    /// Reads a record of control totals after a number of items. Of such records there must be one: the rest of a document
-    /// with another one is not checked.
+    /// Reads a record of control totals after `items` items. At most one such record may occur, before all items; otherwise the
+    /// rest of the document is not checked.
     fn control(&mut self, items: u32, members: Members) -> Result<(), ApiError> {
         let misplaced = match (&self.record, items) {
             (None, 0) => None,
@@ -161,14 +161,14 @@ impl Checks<'_> {
     /// Adds a violation that refuses the whole batch.
     fn refuse(&mut self, line: u32, field: &str, message: String) {
         self.refusals = self.refusals.saturating_add(1);
-        // Those above the maximum are only counted.
+        // Violations above the maximum are only counted.
         if self.violations.len() < VIOLATIONS_MAX {
             let separator = if field.is_empty() { "" } else { ", " };
             self.violations.push(Violation { field: format!("line {line}{separator}{field}"), message });
         }
     }
 
-    /// The refusal of the batch for these violations, and those of its items.
+    /// Returns the error for these violations of the document and the violations of its items.
     fn refusal(&mut self, mut violations: Vec<Violation>) -> ApiError {
         let count = self.refusals.saturating_add(violations.len());
         violations.append(&mut self.violations);
@@ -176,7 +176,7 @@ impl Checks<'_> {
     }
 
     fn pass_on(&self, part: Option<Part>) -> Result<(), ApiError> {
-        // The rest is still checked, so that the client learns of all violations.
+        // After a violation, the remaining items are checked but not stored, so that the client gets all violations.
         let Some(part) = part.filter(|_| self.refusals == 0) else { return Ok(()) };
         let sent = self.parts.try_send(part).or_else(|refused| match refused {
             TrySendError::Closed(_) => Err(()),
@@ -191,7 +191,7 @@ impl Checks<'_> {
 
     fn finish(mut self) -> Result<Summary, ApiError> {
         let (count, valid) = (self.writer.len(), self.writer.valid());
-        // First, because there are few.
+        // Violations of totals come first, because there are few.
         let control = [Some(&self.rules.control), self.record.as_ref()].into_iter().flatten();
         let mut violations: Vec<_> = control.flat_map(|totals| totals.violations(count, valid)).collect();
         if self.writer.is_empty() {

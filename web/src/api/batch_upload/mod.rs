@@ -1,7 +1,7 @@
-//! The upload of a batch: the document is checked and divided into stored parts while it arrives, in bounded memory.
+//! The upload of a batch. The document is checked and divided into stored parts while it arrives, in bounded memory.
 //!
-//! The body goes through a thread of its own, which decompresses and parses it. Two short channels connect it to the
-//! connection and to the store, so that the slowest of the three sets the pace.
+//! A separate thread decompresses and parses the body. Two short channels connect it to the client connection and to the
+//! store, so the slowest of the three determines the speed.
 
 mod body;
 mod checks;
@@ -33,21 +33,21 @@ use crate::api::translate::xml_limits;
 use crate::error::{ApiError, Code};
 use crate::formats::items::Broken;
 
-/// Number of pieces of the body between the connection and the parser.
+/// Capacity of the channel between the connection and the parser, in pieces of the body.
 const PIECES: usize = 8;
-/// Number of parts between the parser and the store.
+/// Capacity of the channel between the parser and the store, in parts.
 const PARTS: usize = 2;
-/// Time between two look-ups of the rights of who uploads.
+/// Interval at which the rights of the uploading key are checked.
 const RIGHTS_INTERVAL: Duration = Duration::from_secs(1);
-/// Longest time of an upload: the sweep removes parts without a batch when they are a day old.
+/// Maximum duration of an upload. The sweep removes parts without a batch when they are a day old.
 const UPLOAD_TIME_MAX: Duration = Duration::from_secs(6 * 3600);
 const _: () = assert!(UPLOAD_TIME_MAX.as_secs() < AGE_MIN.as_secs());
 
-/// Receives a document: checks it, and stores its parts in an upload, which only a new batch has. Ends about a second after
-/// the rights of the caller. After an error the upload has to be abandoned.
+/// Receives and checks a document, and stores its parts in `upload`, which only a new batch has. Ends about a second after
+/// the caller loses its rights. After an error the caller must abandon the upload.
 ///
 /// # Errors
-/// [`ApiError`] that names what is wrong with the document, that the rights have ended, or that the store is not available.
+/// [`ApiError`] for an invalid document, for lost rights, or for an unavailable store.
 pub async fn receive<P>(
     caller: &mut Caller<P>,
     (request, payload): (&HttpRequest, Payload),
@@ -57,13 +57,13 @@ pub async fn receive<P>(
 ) -> Result<Summary, ApiError> {
     let mut received = pin!(receive_all(request, payload, (source, reading), rules, upload));
     loop {
-        // The system clock and not the `World`, because this limits a client connection and no business time.
+        // Uses the system clock and not the `World`, because this limits a client connection.
         if let Ok(received) = tokio::time::timeout(RIGHTS_INTERVAL, &mut received).await {
             return received;
         }
         match caller.still_permitted().await {
             Ok(()) => {}
-            // They cannot be read now. They are looked up again at the end.
+            // The rights cannot be read now. The caller checks them again at the end.
             Err(unknown) if unknown.fault().is_some() => {}
             Err(ended) => return Err(ended),
         }
@@ -106,7 +106,7 @@ async fn receive_all(
         })
     };
     let (fed, stored, parsed) = futures::join!(feeding, storing, parsing);
-    // What is wrong with the connection or the store explains why the parser stopped.
+    // Failures of the connection or the store are reported first, because they stop the parser.
     fed?;
     stored.map_err(|fault: postonce_shared::ports::fault::StoreFault| ApiError::from(fault))?;
     if let Some(overloaded) = reading.overloaded() {
@@ -115,7 +115,7 @@ async fn receive_all(
     parsed.map_err(|error| ApiError::internal(error.to_string()))?
 }
 
-/// Converts the reason why a document cannot be read.
+/// Converts the reason why a document cannot be read to an error response.
 fn broken(broken: Broken) -> ApiError {
     match &broken {
         Broken::Input(error) if body::is_too_large(error) => {

@@ -1,7 +1,7 @@
-//! What reading a document costs: its processor time, of which each partner has a share, and the debt of its partner.
+//! Cost of reading a document: each partner has a share of the processor time, and is charged for the bytes (debt).
 //!
-//! The thread that reads a document cannot be stopped from outside. So the place of the upload and the debt belong to the
-//! thread, and it ends by itself soon after the request.
+//! The thread that reads a document cannot be stopped from outside. It therefore owns the place of the upload and the debt,
+//! and ends by itself soon after the request.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -22,15 +22,15 @@ use crate::access::slots::SlotGuard;
 use crate::access::turns::{Turn, Turns};
 use crate::error::{ApiError, Code};
 
-/// Bytes of a document that are read before another document has its turn.
+/// Number of bytes of a document to read before another document has its turn.
 const SLICE_BYTES: usize = 256 * 1024;
-/// Bytes of a document, compressed or not, that count as a request of its partner.
+/// Number of bytes of a document, before or after decompression, that count as one request of the partner.
 const BYTES_PER_REQUEST: u64 = 1024;
 
-/// The reading of a document, for its request. When it is dropped, the thread that reads ends at the next piece.
+/// Handle of a request to the reading of its document. When it is dropped, the reading thread ends at the next piece.
 pub struct Reading {
     progress: Arc<Progress>,
-    /// For the thread, until that starts.
+    /// For the reading thread, until it starts.
     pace: Option<Pace>,
     _request: oneshot::Sender<()>,
 }
@@ -41,12 +41,12 @@ struct Progress {
     rates: Data<Rates>,
     received_bytes: AtomicU64,
     expanded_bytes: AtomicU64,
-    /// Whether there was no turn in time.
+    /// Whether the thread waited too long for a turn.
     has_no_turn: AtomicBool,
 }
 
 impl Progress {
-    /// The requests as which the document counts so far.
+    /// Returns the number of requests that the bytes read so far count as.
     fn requests(&self) -> u64 {
         let bytes =
             self.received_bytes.load(Ordering::Relaxed).max(self.expanded_bytes.load(Ordering::Relaxed));
@@ -59,10 +59,10 @@ impl Progress {
 }
 
 impl Reading {
-    /// Takes the place of an upload of the caller, until its document is read.
+    /// Takes an upload place of the caller, until the document is read.
     ///
     /// # Errors
-    /// [`ApiError`] with status 429 or 503 if there is none.
+    /// [`ApiError`] with status 429 or 503 if no place is free.
     pub fn of<P>(caller: &Caller<P>, request: &HttpRequest) -> Result<Self, ApiError> {
         let place = caller.upload_place(request)?;
         let (partner, rate) = (caller.partner().clone(), caller.grant().partner.rate);
@@ -91,54 +91,54 @@ impl Reading {
         Self { progress, pace: Some(pace), _request: ends }
     }
 
-    /// The batch is accepted: its partner owes its items, as far as they are more than what was read.
+    /// Records that the batch is accepted: charges its partner for the items that exceed the requests already counted.
     pub fn accept(&self, items: u64) {
         self.progress.owe(items.saturating_sub(self.progress.requests()));
     }
 
-    /// Returns what the thread needs that reads the document, once.
+    /// Returns the state for the reading thread, once.
     ///
     /// # Errors
-    /// [`ApiError`] if it was taken already.
+    /// [`ApiError`] if it was already taken.
     pub(super) fn start(&mut self) -> Result<Pace, ApiError> {
         self.pace.take().ok_or_else(|| ApiError::internal("a document is read once"))
     }
 
-    /// Returns the error of a document whose reading ended because others were read.
+    /// Returns the error for a document that had to wait too long for its turn.
     pub(super) fn overloaded(&self) -> Option<ApiError> {
         let detail = "Too many batches are being read. Try again in a moment.";
         self.progress.has_no_turn.load(Ordering::Acquire).then(|| ApiError::new(Code::Overloaded, detail))
     }
 }
 
-/// The turns of the thread that reads a document. It has none while it waits. When it ends, the place of the upload is free, and
-/// the partner owes what was read, whatever becomes of the document.
+/// State of the thread that reads a document. The thread gives up its turn while it waits. When this value is dropped, the
+/// place of the upload is free, and the partner is charged for the bytes read, whatever the result is.
 pub(super) struct Pace {
     turns: Arc<Turns>,
     progress: Arc<Progress>,
     turn: RefCell<Option<Turn>>,
     in_slice: Cell<usize>,
-    /// Ready when the request has ended.
+    /// Resolves when the request has ended.
     request_end: RefCell<oneshot::Receiver<()>>,
     _place: SlotGuard,
 }
 
-/// Why a document is not read further.
+/// Reason why the reading of a document stopped.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Stopped {
-    /// There was no turn in time.
+    /// The thread waited too long for a turn.
     #[error("too many documents are being read")]
     NoTurn,
-    /// The client is gone, or may not submit any more.
+    /// The client disconnected, or lost its right to submit.
     #[error("the request has ended")]
     RequestEnded,
 }
 
 impl Pace {
-    /// Waits for a turn, unless it has one. Called on a thread that may block.
+    /// Waits for a turn, unless the thread has one. Blocks the thread.
     ///
     /// # Errors
-    /// [`Stopped`] when the request has ended, or after a minute.
+    /// [`Stopped`] when the request has ended, or after waiting for a minute.
     pub(super) fn resume(&self) -> Result<(), Stopped> {
         if self.turn.borrow().is_some() {
             return Ok(());
@@ -158,15 +158,15 @@ impl Pace {
         Ok(())
     }
 
-    /// Ends the turn, because the thread waits for something else.
+    /// Ends the turn, before the thread waits for something else.
     pub(super) fn pause(&self) {
         drop(self.turn.take());
     }
 
-    /// Counts bytes as they were received.
+    /// Counts bytes before decompression.
     ///
     /// # Errors
-    /// As [`Self::resume`].
+    /// Same as [`Self::resume`].
     pub(super) fn received(&self, bytes: usize) -> Result<(), Stopped> {
         self.count(&self.progress.received_bytes, bytes)
     }
@@ -174,12 +174,12 @@ impl Pace {
     /// Counts bytes after decompression.
     ///
     /// # Errors
-    /// As [`Self::resume`].
+    /// Same as [`Self::resume`].
     pub(super) fn expanded(&self, bytes: usize) -> Result<(), Stopped> {
         self.count(&self.progress.expanded_bytes, bytes)
     }
 
-    /// Counts bytes, and after a slice lets others have their turn.
+    /// Counts bytes. After each slice, other documents have their turn.
     fn count(&self, counter: &AtomicU64, bytes: usize) -> Result<(), Stopped> {
         counter.fetch_add(u64::try_from(bytes).unwrap_or(u64::MAX), Ordering::Relaxed);
         if self.request_end.borrow_mut().try_recv() != Err(TryRecvError::Empty) {
@@ -210,7 +210,7 @@ pub(super) mod tests {
     use super::*;
     use crate::access::slots::{NoSlot, Slots};
 
-    /// A document of a partner that has one place, and what its request holds.
+    /// Returns the reading of a document by a partner with one upload place, with the places and the rates.
     pub(in crate::api::batch_upload) fn reading(turns: Arc<Turns>) -> (Reading, Arc<Slots>, Data<Rates>) {
         let partner = PartnerId::parse("shop").unwrap();
         let limits = HttpLimits { requests_per_second: 1, requests_burst: 1, ..HttpLimits::default() };

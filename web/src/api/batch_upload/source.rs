@@ -1,4 +1,4 @@
-//! The format and the compression of a document.
+//! Format, compression and character encoding of a document.
 
 use std::io::{BufRead, BufReader, Read};
 use std::rc::Rc;
@@ -13,27 +13,26 @@ use crate::api::negotiate;
 use crate::error::{ApiError, Code};
 use crate::formats::items::{ITEM_FORMATS, ItemFormat};
 
-/// Size of the buffer of the parser.
 const BUFFER_BYTES: usize = 64 * 1024;
-/// Largest window of a compressed body, as a power of two: 8 MiB, which the standard recommends to support (RFC 8878).
+/// Maximum window of a zstd body, as a power of two: 8 MiB, which RFC 8878 recommends to support.
 const WINDOW_LOG_MAX: u32 = 23;
 
-/// What the headers say of a document.
+/// Description of a document by its headers.
 #[derive(Clone, Copy)]
 pub struct Source {
     /// The format (`Content-Type`).
     pub format: &'static ItemFormat,
     /// The compression.
     pub encoding: Encoding,
-    /// The encoding of the text.
+    /// The character encoding of the text.
     pub charset: Charset,
 }
 
 impl Source {
-    /// Reads the headers.
+    /// Parses the headers.
     ///
     /// # Errors
-    /// [`ApiError`] with status 415 that names what is supported.
+    /// [`ApiError`] with status 415 that lists the supported values.
     pub fn of(headers: &HeaderMap) -> Result<Self, ApiError> {
         let charset = negotiate::charset(headers)?;
         Ok(Self { format: format_of(headers)?, encoding: Encoding::of(headers)?, charset })
@@ -43,7 +42,7 @@ impl Source {
 /// The compression of a body (`Content-Encoding`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Encoding {
-    /// None.
+    /// No compression.
     Identity,
     /// `gzip`.
     Gzip,
@@ -52,10 +51,10 @@ pub enum Encoding {
 }
 
 impl Encoding {
-    /// Reads the encoding of a body.
+    /// Parses the header of a request.
     ///
     /// # Errors
-    /// [`ApiError`] with status 415 for any other one.
+    /// [`ApiError`] with status 415 for any other encoding.
     pub fn of(headers: &HeaderMap) -> Result<Self, ApiError> {
         let unsupported = |encoding: &str| {
             let detail =
@@ -75,7 +74,7 @@ impl Encoding {
         }
     }
 
-    /// Decompresses a body; what is too large is an error of the reader.
+    /// Decompresses a body. The returned reader fails if the document is too large.
     pub(super) fn expand(
         self,
         input: impl Read + 'static,

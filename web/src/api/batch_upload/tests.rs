@@ -159,7 +159,7 @@ fn check_document(
     check(&mut *items, rules, is_new, (&parts, &reading.start().unwrap()))
 }
 
-/// The violations of a document, as `field message`.
+/// Returns the violations of a document, as `field message`.
 fn found(checked: Result<Summary, ApiError>) -> Vec<String> {
     let error = checked.expect_err("it is refused");
     let problem = error.problem();
@@ -212,7 +212,7 @@ fn members_that_look_like_known_ones_refuse_a_new_batch_only() {
         "line 4, Metadata is not a known field; did you mean metadata?",
     ];
     assert_eq!(refused, expected);
-    // As a version accepted it that does not know these members.
+    // An earlier version, which did not know these members, accepted the batch.
     let repeated = check_document("application/x-ndjson", &document, &[], false).unwrap();
     assert_eq!((repeated.valid.count, repeated.invalid), (4, 0));
 }
@@ -257,7 +257,7 @@ fn other_totals_in_the_first_record_refuse_the_batch_by_name() {
     let json = json_document(r#"{"sums":{}}"#);
     let missing = ["control.sums has no sum for EUR, but the document has items in it"];
     assert_eq!(found(check_as("application/x-ndjson", &json, &[])), missing);
-    // Only the totals: the items are missing.
+    // A document of totals without items.
     let none = found(check_as("application/x-ndjson", "{\"control\":{\"count\":0}}", &[]));
     assert_eq!(none, ["body must contain at least one item"]);
 }
@@ -332,7 +332,7 @@ fn totals_are_in_one_record_before_the_items() {
     json(format!("{control}{item}{control}"), &[twice]);
     json(format!("{item}{control}{item}"), &[late]);
     json(format!("{item}{item}{control}"), &["control must be in the first record, and not after 2 items"]);
-    // The violations that were found before are reported too.
+    // Violations found before the second record are also reported.
     let unreadable = "{\"control\":{\"count\":-1}}\n";
     let negative = "control.count must be a whole number that is not negative";
     json(format!("{unreadable}{item}{control}"), &[twice, negative]);

@@ -170,7 +170,7 @@ pub async fn find(
     Ok(respond::tagged_account(HttpResponse::Ok(), account, reply))
 }
 
-/// The account is not in the state that the request expects.
+/// Error for an account whose version violates a condition of the request.
 fn another_state(present: Option<&Account>) -> ApiError {
     let state = present
         .map_or_else(|| "does not exist".to_owned(), |account| format!("has version {}", account.version));

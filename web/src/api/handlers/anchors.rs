@@ -35,7 +35,7 @@ pub async fn list(
 ) -> Result<HttpResponse, ApiError> {
     const LISTING: &str = "anchors";
     let page = PageQuery::of(&request)?;
-    // One more than requested, to know whether there is another page.
+    // One more than requested, to detect another page.
     let anchors = log.list(page.before(LISTING)?, page.limit.saturating_add(1)).await?;
     let last = |anchor: &StoredAnchor| cursor(LISTING, &anchor.statement.sequence.to_string());
     let Listing { items, next: next_cursor } = Listing::first_of(anchors, page.limit, last);

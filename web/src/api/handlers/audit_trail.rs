@@ -1,4 +1,4 @@
-//! The audit trail: the administrative acts that were done.
+//! The audit trail of administrative acts.
 
 use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
@@ -36,7 +36,7 @@ pub async fn list(
 ) -> Result<HttpResponse, ApiError> {
     const LISTING: &str = "audit rows";
     let page = PageQuery::of(&request)?;
-    // One more than requested, to know whether there is another page.
+    // One more than requested, to detect another page.
     let rows = trail.list(page.before(LISTING)?, page.limit.saturating_add(1)).await?;
     let last = |row: &AuditRow| cursor(LISTING, &row.sequence.to_string());
     let Listing { items, next: next_cursor } = Listing::first_of(rows, page.limit, last);

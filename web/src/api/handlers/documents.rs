@@ -1,5 +1,5 @@
-//! Documentation of the API: the OpenAPI documents (`/openapi.json` and `/openapi-strict.json`) and a page of both (`/docs`).
-//! The page loads nothing from other hosts, which its content security policy enforces.
+//! Documentation of the API: the OpenAPI documents (`/openapi.json`, `/openapi-strict.json`) and a page for both (`/docs`).
+//! The content security policy of the page prevents requests to other hosts.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
@@ -12,8 +12,8 @@ use utoipa_swagger_ui::{Config, Url};
 use crate::api::static_document::StaticDocument;
 use crate::error::{ApiError, Code};
 
-/// Settings of the page, which shows the plain document first. By default it would send the address of the document to an
-/// external validator, which `validator_url("none")` disables.
+/// Settings of Swagger UI, which shows the plain document first. `validator_url("none")` disables an external validator,
+/// which would get the address of the document.
 static CONFIG: LazyLock<Arc<Config<'static>>> = LazyLock::new(|| {
     let documents = [Url::new("plain", "/openapi.json"), Url::new("strict", "/openapi-strict.json")];
     Arc::new(Config::new(documents).validator_url("none"))
@@ -22,7 +22,7 @@ static CONFIG: LazyLock<Arc<Config<'static>>> = LazyLock::new(|| {
 const POLICY: &str =
     "default-src 'self'; img-src 'self' data:; style-src 'self' 'unsafe-inline'; frame-ancestors 'none'";
 
-/// HTML of the page. Its links are absolute, so that `/docs` works without a trailing slash.
+/// HTML of the page. Its links are absolute, so `/docs` works without a trailing slash.
 const PAGE: &str = r#"<!DOCTYPE html>
 <html lang="en">
   <head>
@@ -55,7 +55,7 @@ pub async fn openapi_strict(request: HttpRequest) -> HttpResponse {
     DOCUMENT.respond(&request, HttpResponse::Ok())
 }
 
-/// Returns the page.
+/// Returns the HTML page.
 pub async fn docs(request: HttpRequest) -> HttpResponse {
     static DOCUMENT: LazyLock<StaticDocument> =
         LazyLock::new(|| StaticDocument::new("text/html; charset=utf-8", PAGE));
@@ -64,7 +64,7 @@ pub async fn docs(request: HttpRequest) -> HttpResponse {
 
 /// Returns an asset of the page.
 pub async fn asset(request: HttpRequest) -> HttpResponse {
-    /// By name; only assets that exist are added.
+    /// Assets by name. Only existing assets are added.
     static ASSETS: LazyLock<Mutex<BTreeMap<String, Arc<StaticDocument>>>> = LazyLock::new(Mutex::default);
     let name = request.match_info().query("asset");
     let known = ASSETS.lock().get(name).cloned();

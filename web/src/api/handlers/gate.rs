@@ -1,4 +1,4 @@
-//! The gate, which holds the work and releases it to all listeners.
+//! The gate, which holds and releases all posting.
 
 use actix_web::http::header;
 use actix_web::web::{Data, Payload};
@@ -77,13 +77,13 @@ pub async fn change(
         let detail = format!("The gate has the epoch {epoch} by now. Read it again, and decide anew.");
         ApiError::new(Code::PreconditionFailed, detail)
     })?);
-    // Without the reason, which is text of the client.
+    // Omits the reason, which is text of the client.
     audit::annotate(&request, "state", &changed.state);
     audit::annotate(&request, "epoch", changed.epoch);
     Ok(HttpResponse::Ok().json(changed))
 }
 
-/// Returns the entity tag of the gate. What is not part of its state, such as a problem of the clock, has no influence.
+/// Returns the entity tag of the gate. It depends on the epoch only, and not on details such as clock problems.
 fn etag(epoch: u64) -> String {
     format!("\"{epoch}\"")
 }

@@ -1,4 +1,4 @@
-//! What the root of the service answers: links to its parts, as a page for people and as JSON for programs.
+//! The root of the service: links to its parts, as an HTML page or as JSON.
 
 use std::sync::LazyLock;
 
@@ -15,7 +15,7 @@ use sha2::{Digest as _, Sha256};
 use crate::access::authentication::CONSOLE;
 use crate::api::surface::Surface;
 
-/// The links, with what they lead to.
+/// Name, address and description of each link.
 const LINKS: [(&str, &str, &str); 7] = [
     ("console", CONSOLE, "the console for operators"),
     ("documentation", "/docs", "the API, to read and to try"),
@@ -30,13 +30,13 @@ const STYLE: &str = ":root{color-scheme:light dark;font:16px/1.5 system-ui,sans-
                      body{max-width:40rem;margin:4rem auto;padding:0 1rem}\
                      dt{font-weight:600}dd{margin:0 0 .75rem}footer{opacity:.7;font-size:.875rem}";
 
-/// Nothing is loaded, and only this style applies.
+/// Content security policy: the page loads nothing, and only `STYLE` applies.
 static POLICY: LazyLock<String> = LazyLock::new(|| {
     let hash = BASE64_STANDARD.encode(Sha256::digest(STYLE));
     format!("default-src 'none'; style-src 'sha256-{hash}'; frame-ancestors 'none'")
 });
 
-/// Answers with the links of an address.
+/// Responds with the links that are served at this address.
 pub async fn greeting(
     request: HttpRequest,
     surface: Data<Surface>,
@@ -72,7 +72,7 @@ fn path_of(address: &str) -> &str {
     address.split_once('?').map_or(address, |(path, _)| path)
 }
 
-/// Returns whether the client prefers a page to JSON, as browsers do.
+/// Returns whether the client prefers HTML to JSON, as browsers do.
 fn prefers_page(request: &HttpRequest) -> bool {
     let accepted = Accept::parse(request).map(|accept| accept.ranked()).unwrap_or_default();
     let mut essences = accepted.iter().map(|range| range.essence_str());

@@ -1,4 +1,4 @@
-//! Health checks and metrics. None of these requests accesses the store.
+//! Health checks and metrics. None of these handlers accesses the store.
 
 use actix_web::http::StatusCode;
 use actix_web::web::Data;
@@ -66,7 +66,7 @@ pub async fn readyz(
     if !parts.is_empty() {
         health.status = "unavailable".into();
     }
-    // The details are for operators, if they have an address of their own.
+    // An address for partners only does not show the details, which are for operators.
     if **surface != Surface::Partners {
         health.oldest_accepted_at = oldest_accepted_at(&scrubber);
         health.missing = parts.iter().map(|missing| missing.part.code().into()).collect();
@@ -76,7 +76,7 @@ pub async fn readyz(
     HttpResponse::build(status).json(health)
 }
 
-/// Returns when the oldest open transaction was accepted, if this process scrubs.
+/// Returns the acceptance time of the oldest open transaction, if this process scrubs.
 fn oldest_accepted_at(scrubber: &ScrubberStatus) -> Option<String> {
     scrubber.report()?.oldest_accepted_at.map(|at| at.to_string())
 }

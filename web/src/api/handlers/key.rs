@@ -1,4 +1,4 @@
-//! The key of the request.
+//! The API key of the request.
 
 use std::borrow::Cow;
 

@@ -1,5 +1,5 @@
-//! The handlers of all routes. Each one validates, translates, calls a service and responds. The checks run in the
-//! order of the contract: key and scope (the extractor), path, syntax and fields, id, then the rest.
+//! The handlers of all routes. Each handler validates, translates, calls a service and responds. The checks run in the
+//! order of the contract: key and scope (in the extractor), path, syntax and fields, id, then the rest.
 
 pub mod accounts;
 pub mod admin;

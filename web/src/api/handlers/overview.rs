@@ -1,4 +1,4 @@
-//! The whole bank at once, for the console of operators.
+//! The overview of the whole bank, for the console of operators.
 
 use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
@@ -13,9 +13,9 @@ use crate::api::refusals::Refusals;
 use crate::error::ApiError;
 use crate::query::{self, Violations};
 
-/// Length of the activity by default, in seconds.
+/// Default length of the activity, in seconds.
 const SECONDS_DEFAULT: u16 = 60;
-/// Shortest and longest activity, in seconds.
+/// Minimum and maximum length of the activity, in seconds.
 const SECONDS_MIN: u16 = 2;
 const SECONDS_MAX: u16 = 3600;
 
@@ -43,8 +43,10 @@ pub async fn find(
     Ok(HttpResponse::Ok().json(overview_report::overview(overview, service.scaling(), service.prices())))
 }
 
+/// Parses the length of the activity.
+///
 /// # Errors
-/// [`ApiError`] with status 400 that names the parameter.
+/// [`ApiError`] with status 400 and the violation.
 fn seconds(request: &HttpRequest) -> Result<u16, ApiError> {
     let OverviewParams { seconds } = query::texts(request)?;
     let mut violations = Violations::default();

@@ -1,8 +1,8 @@
 //! Administration of partners, their API keys and their signature keys.
 //!
-//! A caller without the scope `admin` acts within its [`Mandate`], which is checked together with each change. A caller
-//! cannot lock itself out: a request that would revoke its own key or suspend its own partner is refused.
-//! Such a change needs another key, or `postonce-web` on the command line.
+//! A caller without the scope `admin` acts within its [`Mandate`], which is checked together with each change. A request
+//! that would revoke its own key or suspend its own partner is refused, so that callers cannot lock themselves out. Such a
+//! change needs another key, or `postonce-web` on the command line.
 
 use actix_web::http::header;
 use actix_web::web::{Data, Payload};
@@ -50,7 +50,7 @@ pub async fn list(
     let page = PageQuery::of(&request)?;
     let after = page.position(LISTING)?.map(|id| PartnerId::parse(&id)).transpose();
     let after = after.map_err(|_| ApiError::cursor_invalid())?;
-    // One more than requested, to know whether there is another page.
+    // One more than requested, to detect another page.
     let mut partners = service.list(after.as_ref(), page.limit.saturating_add(1)).await?;
     let more = partners.len() > page.limit;
     partners.truncate(page.limit);
@@ -126,7 +126,7 @@ pub async fn put(
     if terms.status == Some(PartnerStatus::Suspended) && id == *caller.partner() {
         return Err(locks_itself_out("Suspend this partner with a key of another partner"));
     }
-    // A caller that already signs is not locked out.
+    // A caller that already signs its requests is not locked out.
     let is_signed = request.headers().contains_key("signature");
     if terms.signature_required == Some(true) && id == *caller.partner() && !is_signed {
         return Err(locks_itself_out("Require signatures with a signed request"));
@@ -255,7 +255,7 @@ pub async fn add_signing(
     });
     let changed = changed.await?;
     let partner = changed_partner(changed)?;
-    // Recorded only after validation, because before that the id is arbitrary text.
+    // Recorded after validation, because the id is arbitrary text before.
     audit::annotate(&request, "key_id", &key.id);
     audit::annotate(&request, "algorithm", key.algorithm.code());
     answer(HttpResponse::Ok(), &service, &partner).await
@@ -287,7 +287,7 @@ pub async fn remove_signing(
     answer(HttpResponse::Ok(), &service, &changed_partner(changed.await?)?).await
 }
 
-/// Returns the mandate of a caller with these bounds.
+/// Returns the mandate of a caller; without bounds it is the full one.
 fn mandate<'a>(bounds: Option<&'a Bounds<'a>>) -> Mandate<'a> {
     bounds.map_or(Mandate::Full, Mandate::Within)
 }

@@ -19,7 +19,7 @@ use crate::error::{ApiError, Code};
 use crate::formats::table;
 use crate::metrics::Metrics;
 
-/// Address in the WSDL document. It is replaced by the address that the client uses.
+/// Placeholder address in the WSDL document, replaced by the address that the client uses.
 const ADDRESS: &str = "http://127.0.0.1:8080";
 
 /// Executes a SOAP request.
@@ -38,7 +38,7 @@ pub async fn call(
         request.extensions_mut().insert(*terms);
         error
     })?;
-    // A fault relates to the message id too.
+    // Faults also relate to the message id of the request.
     let terms = ReplyTerms { addressing: message.addressing.clone(), ..ReplyTerms::of(version) };
     request.extensions_mut().insert(terms.clone());
     let mut service = Service {
@@ -62,8 +62,8 @@ fn version(request: &HttpRequest) -> Result<Version, ApiError> {
         .ok_or_else(|| unsupported(format!("Send {wanted}; {essence:?} is not supported here.")))
 }
 
-/// Returns the WSDL document with the address that the client uses. It is not cached: the address may be from the header
-/// `Host`, which any client could set for the next one.
+/// Returns the WSDL document with the address that the client uses. Must not be cached: the address can come from the
+/// header `Host`, and a client could set it for the next one.
 pub async fn wsdl(request: HttpRequest, verifier: Data<Verifier>) -> HttpResponse {
     let PublicAddress { scheme, authority } = verifier.address(&request);
     let address = format!("{scheme}://{authority}");
@@ -72,7 +72,7 @@ pub async fn wsdl(request: HttpRequest, verifier: Data<Verifier>) -> HttpRespons
     HttpResponse::Ok().content_type("text/xml; charset=utf-8").insert_header(not_cached).body(document)
 }
 
-/// Returns a schema by the name under which other documents import it.
+/// Returns an XML Schema by the name under which other documents import it.
 pub async fn schema(request: HttpRequest) -> Result<HttpResponse, ApiError> {
     let name = request.match_info().query("name");
     let found = postonce_schemas::XSDS.iter().find(|(known, _)| *known == name);

@@ -19,7 +19,7 @@ use crate::error::ApiError;
 use crate::headers::{self, Handling, Wait};
 use crate::metrics::Metrics;
 
-/// What a submission needs of the application.
+/// Parts of the application that a submission needs.
 type Services = (Data<Acceptor>, Data<AccountService>, Data<Metrics>);
 
 /// Accept a deposit
@@ -78,7 +78,7 @@ async fn submit<P: Permission>(
 ) -> Result<HttpResponse, ApiError> {
     let reply = Reply::to(request)?;
     let account = paths::account(request)?;
-    // The document is dropped here: a request that waits for the outcome should not hold the buffer of its body.
+    // The document is dropped here, so that a request that waits for the result does not hold its body in memory.
     let instruction = translate::instruction(kind, &InboundDocument::read(caller, request, payload).await?)?;
     let message = headers::message_id(request.headers())?;
     let wait = Wait::of(request.headers());

@@ -1,4 +1,4 @@
-//! Reads of single transactions and of statements.
+//! Reads of transactions and statements.
 
 use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
@@ -41,7 +41,7 @@ pub async fn find(
 ) -> Result<HttpResponse, ApiError> {
     let reply = Reply::to(&request)?;
     let (account, message) = paths::message(&request)?;
-    // An account out of reach gives the same response as an account that does not exist.
+    // An account out of reach gives the same response as one that does not exist.
     let account = caller.within(account).map_err(|_| ApiError::transaction_unknown().beyond_reach())?;
     let key = TransactionKey { account, partner: caller.partner().clone(), message };
     let found = accounts_service.transaction(&key).await?;
@@ -105,7 +105,6 @@ pub async fn statement(
     Ok(reply.with_body(HttpResponse::Ok(), body))
 }
 
-/// Who reads a statement.
 #[derive(Clone, Copy)]
 struct Reader<'a> {
     view: View<'a>,
@@ -113,7 +112,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Converts a transaction. Who sees those of all partners is told which partner it is, unless it is the own one.
+    /// Converts a transaction. A reader of the transactions of all partners gets the id of the partner, except for its own.
     fn sees(self, submission: Submission, outcome: Option<Outcome>) -> Transaction {
         let is_own = submission.key.partner == *self.own;
         match self.view {
@@ -126,7 +125,7 @@ impl Reader<'_> {
     }
 }
 
-/// Fills a page with posted transactions. Returns it with the position of the next page.
+/// Fills a page with posted transactions. Returns the page and the position of the next one.
 async fn posted(
     accounts_service: &AccountService,
     (account, reader): (AccountKey, Reader<'_>),
@@ -157,7 +156,7 @@ async fn posted(
     }
 }
 
-/// Fills a page with the transactions in a status. Returns it with the position of the next page.
+/// Fills a page with transactions in a status. Returns the page and the position of the next one.
 async fn by_status(
     accounts_service: &AccountService,
     (account, reader): (AccountKey, Reader<'_>),
@@ -173,9 +172,9 @@ async fn by_status(
         let stored = found.items.into_iter();
         let transactions: Vec<Transaction> =
             stored.map(|it| reader.sees(it.submission, it.outcome)).collect();
-        // To look for further ones may take long, and a page can be short.
+        // Finding more can take long, and a page may be short.
         let is_short = transactions.len() < count;
-        // A position is only known at the end of a read: what has no room is read again for the next page.
+        // Only the end of a read has a position, so transactions that do not fit are read again for the next page.
         if !page.add(transactions) {
             if !page.is_empty() {
                 return Ok((page, position));

@@ -1,5 +1,5 @@
-//! Parts of the OpenAPI document that the annotations cannot express: mandatory response headers and their schemas,
-//! links, and the exact schemas of [`add_rules`].
+//! Parts of the OpenAPI document that annotations cannot express: required response headers and their schemas, links, and
+//! the exact schemas of [`add_rules`].
 
 use std::collections::BTreeSet;
 
@@ -52,7 +52,7 @@ pub(super) fn operations(paths: &mut Map<String, Value>) -> impl Iterator<Item =
     paths.values_mut().filter_map(Value::as_object_mut).flat_map(Map::values_mut)
 }
 
-/// Builds a JSON Schema document with the schemas of the bodies, by the names of their structs.
+/// Builds a JSON Schema document with the schemas of the bodies, named after their structs.
 pub(super) fn json_schema(document: Value) -> Value {
     let mut finished = finish(document);
     let mut definitions = finished.components.get_mut("schemas").map(Value::take).unwrap_or_default();
@@ -69,7 +69,7 @@ pub(super) fn json_schema(document: Value) -> Value {
     })
 }
 
-/// Returns the names of the schemas that responses consist of.
+/// Returns the names of the schemas in responses, including nested ones.
 fn answers(document: &Finished) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     let operations = document.paths.values().filter_map(Value::as_object).flatten();
@@ -86,7 +86,7 @@ fn answers(document: &Finished) -> BTreeSet<String> {
     names
 }
 
-/// Removes null from the types of members that are not required: responses omit them if they have no value.
+/// Removes null from the types of optional members, because responses omit members without a value.
 fn refuse_null(schema: &mut Value) {
     let required = schema.get("required").cloned().unwrap_or_default();
     let is_required = |name: &str| required.as_array().into_iter().flatten().any(|it| it == name);
@@ -102,7 +102,7 @@ fn refuse_null(schema: &mut Value) {
     }
 }
 
-/// Removes null from a list of a type and null.
+/// Replaces a list of a type and null by the type.
 pub(super) fn without_null(types: &mut Value) {
     if let Some([single, Value::String(null)]) = types.as_array().map(Vec::as_slice)
         && null == "null"
@@ -111,7 +111,7 @@ pub(super) fn without_null(types: &mut Value) {
     }
 }
 
-/// Adds the schema of a response header, and whether it is always present.
+/// Adds the schema of a response header, and whether the header is always present.
 fn describe(name: &str, header: &mut Value) {
     let (required, schema) = match name {
         "Location" => (true, json!({"type": "string", "pattern": "^/v1/(users|batches)/"})),

@@ -1,5 +1,5 @@
-//! Headers of all operations that need a key: those that sign a request, and those with the request rate. Each one
-//! is described once, as a component, and referenced from the operations.
+//! Headers of all operations that need a key: signature headers of requests, and rate headers of responses. Each is
+//! described once, as a component, to which the operations refer.
 
 use utoipa::Modify;
 use utoipa::openapi::header::HeaderBuilder;
@@ -8,7 +8,7 @@ use utoipa::openapi::schema::{Object, Schema, Type};
 use utoipa::openapi::security::SecurityRequirement;
 use utoipa::openapi::{OpenApi as Document, Ref, RefOr, Required, Response};
 
-/// Request headers, by the names of their components.
+/// Signature headers of requests, by component name.
 const SIGNING: [(&str, &str); 2] = [
     (
         "Signature-Input",
@@ -22,7 +22,7 @@ const CONTENT_DIGEST: (&str, &str) = (
     "Content-Digest",
     "Digest of the body (RFC 9530): `sha-256` or `sha-512`. It is always verified if it is sent.",
 );
-/// Headers of responses to authenticated requests.
+/// Rate headers of responses.
 const RATES: [(&str, &str); 2] = [
     ("RateLimit-Policy", "Quota of the partner: `q` requests in `w` seconds."),
     ("RateLimit", "Remaining requests (`r`), and the seconds until the full quota is available (`t`)."),

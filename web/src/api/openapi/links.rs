@@ -1,4 +1,4 @@
-//! Links from responses to following operations, for tools that explore the API.
+//! Links from responses to subsequent operations, for tools that explore the API.
 
 use serde_json::{Map, Value, json};
 
@@ -19,14 +19,14 @@ const TRANSACTION: &[(&str, &str)] = &[
 
 #[rustfmt::skip]
 const LINKS: &[Link] = &[
-    // The start, with ids that the client chooses.
+    // Tools start here, with ids that they choose.
     ("get_readiness", &["200"], "open_account", &[]),
     ("open_account", OPENED, "get_account", ACCOUNT),
     ("open_account", OPENED, "change_account", ACCOUNT),
     ("open_account", OPENED, "submit_deposit", ACCOUNT),
     ("open_account", OPENED, "submit_withdrawal", ACCOUNT),
     ("open_account", OPENED, "list_accounts", USER),
-    // If the account does not exist, the client can open it.
+    // The client can open an account that does not exist.
     ("submit_deposit", &["404"], "open_account", ACCOUNT),
     ("submit_deposit", SUBMITTED, "get_transaction", TRANSACTION),
     ("submit_deposit", SUBMITTED, "submit_withdrawal", ACCOUNT),

@@ -1,6 +1,6 @@
-//! The OpenAPI documents. The strict one is generated from the annotations of the handlers, the wire structs and the error
-//! table, and describes exactly what the service accepts. The plain one is derived from it, for generators of clients.
-//! `schemas/openapi` has copies; tests compare them.
+//! The OpenAPI documents. The strict document is generated from the annotations of the handlers, the wire structs and the
+//! error table, and describes exactly what the service accepts. The plain document is derived from it, for client generators.
+//! Tests compare both with the copies in `schemas/openapi`.
 
 use utoipa::openapi::OpenApi as Document;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
@@ -20,20 +20,19 @@ mod links;
 mod plain;
 mod xml;
 
-/// Returns the plain document as in `schemas`, without the final line break of the file.
+/// Returns the plain document as in `schemas`, without the final line break.
 pub fn openapi_json() -> String {
     let document = serde_json::to_value(ApiDocument::openapi()).expect("the document is JSON");
     serde_json::to_string_pretty(&plain::plain(exact::finish(document))).expect("a value can be written")
 }
 
-/// Returns the strict document as in `schemas`, without the final line break of the file.
+/// Returns the strict document as in `schemas`, without the final line break.
 pub fn openapi_strict_json() -> String {
     let document = serde_json::to_value(ApiDocument::openapi()).expect("the document is JSON");
     serde_json::to_string_pretty(&exact::finish(document)).expect("a value can be written")
 }
 
-/// Returns the schemas of the JSON bodies as a JSON Schema document, without the final line break of the file in
-/// `schemas`.
+/// Returns the JSON Schema document of the JSON bodies as in `schemas`, without the final line break.
 pub fn json_schema() -> String {
     let document = serde_json::to_value(ApiDocument::openapi()).expect("the document is JSON");
     serde_json::to_string_pretty(&exact::json_schema(document)).expect("a value can be written")

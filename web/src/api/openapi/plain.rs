@@ -1,11 +1,11 @@
-//! The plain OpenAPI document, for generators of clients, derived from the strict one. It has the same operations and
-//! members, and accepts every document that the strict one accepts.
+//! The plain OpenAPI document for client generators, derived from the strict one. It has the same operations and members,
+//! and accepts every document that the strict one accepts.
 //!
-//! 1. Bodies are described in JSON only. Where there is none, a generator gets bytes or text.
-//! 2. Rules between members, and for the names of members, are left out: generators make a class of each alternative, or
+//! 1. Bodies are described in JSON only. Bodies without JSON are bytes or text.
+//! 2. Rules that relate members, or restrict their names, are omitted: generators make a class for each alternative, or
 //!    lose the members beside it.
-//! 3. Maps are schemas with names, as structs are.
-//! 4. Items of batches have all their members in one schema.
+//! 3. Maps are named schemas, as structs are.
+//! 4. The schema of batch items has all their members.
 //! 5. Every schema has an example.
 
 use serde_json::{Map, Value, json};
@@ -16,7 +16,7 @@ use crate::error::PROBLEM_JSON;
 use crate::formats::items::OCTET_STREAM;
 
 const JSON: &str = "application/json";
-/// Media types of responses that generators can parse, or return as text.
+/// Media types of responses that generators can parse or return as text.
 const READABLE: [&str; 4] = [JSON, PROBLEM_JSON, "application/x-ndjson", "text/csv"];
 
 /// Derives the plain document from the strict one.
@@ -27,7 +27,7 @@ pub(super) fn plain(mut document: Finished) -> Finished {
     operations(&mut document.paths).for_each(simplify_operation);
     let schemas = document.components.get_mut("schemas").and_then(Value::as_object_mut);
     let schemas = schemas.expect("the document has schemas");
-    // Only unknown members of requests refer to this schema, and none of them is described here.
+    // Only unknown members of requests refer to this schema, and the plain document does not describe them.
     schemas.retain(|name, _| !xml::is_schema(name) && name != "UnknownMember");
     let mut maps = Map::new();
     schemas.values_mut().for_each(|schema| simplify(schema, &mut maps));
@@ -56,11 +56,11 @@ fn simplify_operation(operation: &mut Value) {
     }
 }
 
-/// Removes the rules between the members of a schema, and simplifies each member.
+/// Removes the rules between members from a schema, and simplifies each member.
 fn simplify(schema: &mut Value, maps: &mut Map<String, Value>) {
     let Some(schema) = schema.as_object_mut() else { return };
     ["oneOf", "anyOf"].iter().for_each(|rule| drop(schema.remove(*rule)));
-    // Unknown members are accepted without a rule as well.
+    // Unknown members are also accepted without this rule.
     if schema.get("additionalProperties").is_some_and(Value::is_object) {
         schema.remove("additionalProperties");
     }
@@ -80,7 +80,7 @@ fn simple_member(name: &str, mut member: Map<String, Value>, maps: &mut Map<Stri
         let description = reference.as_object_mut().and_then(|it| it.remove("description"));
         return referring(reference, is_nullable, description);
     }
-    // Generators make three classes of a list of codes with null.
+    // Generators make three classes for an enumeration that includes null.
     if let Some(codes) = member.get("enum").and_then(Value::as_array).filter(|it| it.contains(&Value::Null)) {
         let codes: Vec<&str> = codes.iter().filter_map(Value::as_str).collect();
         let pattern = format!("^({})$", codes.join("|"));
@@ -93,7 +93,7 @@ fn simple_member(name: &str, mut member: Map<String, Value>, maps: &mut Map<Stri
     Value::Object(member)
 }
 
-/// Moves a map to the schemas, where it is named for the member, and returns the member that refers to it.
+/// Moves a map to `maps` under a name derived from the member. Returns the member, which refers to the map.
 fn named_map(name: &str, mut map: Map<String, Value>, maps: &mut Map<String, Value>) -> Value {
     let description = map.remove("description");
     let is_nullable = map.get("type").is_some_and(Value::is_array);
@@ -122,7 +122,7 @@ fn referring(reference: Value, is_nullable: bool, description: Option<Value>) ->
     member
 }
 
-/// Adds the members of a single request to the item of a batch, which has them too.
+/// Adds the members of a single request to the schema of batch items, which have them too.
 fn complete_batch_item(schemas: &mut Map<String, Value>) {
     let request = schemas.get("TransactionRequest").cloned().unwrap_or_default();
     let item = schemas.get_mut("BatchItem").expect("items of batches are described");
@@ -150,7 +150,7 @@ fn add_examples(schemas: &mut Map<String, Value>) {
     }
 }
 
-/// Returns the example of a schema, or composes one of the examples of its required members.
+/// Returns the example of a schema, or composes one from the examples of its required members.
 fn example(schema: &Value, schemas: &Map<String, Value>) -> Value {
     if let Some(given) = schema.get("example") {
         return given.clone();
@@ -160,7 +160,7 @@ fn example(schema: &Value, schemas: &Map<String, Value>) -> Value {
         return example(referred, schemas);
     }
     match (schema.get("type").and_then(Value::as_str), schema.get("format").and_then(Value::as_str)) {
-        // Several types: the member is nullable.
+        // Nullable: the schema has a list of types.
         (None, _) => Value::Null,
         (Some("object"), _) => {
             let required = schema.get("required").and_then(Value::as_array).into_iter().flatten();
@@ -185,7 +185,7 @@ fn example(schema: &Value, schemas: &Map<String, Value>) -> Value {
 mod tests {
     use super::*;
 
-    /// Calls a check with each value of a document, and its JSON pointer.
+    /// Calls `check` with each object in a document and its JSON pointer.
     fn visit(value: &Value, at: &str, check: &mut impl FnMut(&str, &Map<String, Value>)) {
         if let Some(members) = value.as_object() {
             check(at, members);
@@ -236,7 +236,7 @@ mod tests {
         let outline = |document: &Value| {
             let mut found = Vec::new();
             visit(&document["paths"], "", &mut |at, members| {
-                // Links name an operation, and have no responses.
+                // Links also have an operation id, but no responses.
                 if members.contains_key("operationId") && members.contains_key("responses") {
                     let names = members.get("parameters").and_then(Value::as_array).into_iter().flatten();
                     let names = names.map(|it| it.get("name").or(it.get("$ref")).cloned());

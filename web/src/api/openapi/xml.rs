@@ -1,6 +1,5 @@
-//! XML formats in the OpenAPI document. Every JSON body is also available in each XML format, and as
-//! `application/xml` and `text/xml`, which mean the XML format of the partner, or else the canonical one. Batches have
-//! formats of their own.
+//! XML formats in the OpenAPI document. Every JSON body is also available in each XML format, and as `application/xml` and
+//! `text/xml`, which mean the XML format of the partner, or else the canonical one. Batches have their own formats.
 
 use postonce_shared::domain::instruction::TransactionKind;
 use serde_json::{Map, Value, json};
@@ -31,12 +30,12 @@ pub(super) fn add(operation: &mut Value, schemas: &mut Map<String, Value>) {
     }
 }
 
-/// Returns the media types of batches. Their items are described in the text of the operation, and in the XSD.
+/// Returns the media types of batches. The text of the operation and the XSD describe their items.
 fn batches() -> Value {
     let content = |format: &ItemFormat| {
         let ItemFormat { media_type, example, .. } = format;
         let schema = match *media_type {
-            // Generators read and send files as binary strings.
+            // Generators treat binary strings as files.
             OCTET_STREAM => json!({"type": "string", "format": "binary"}),
             _ => json!({"type": "string"}),
         };
@@ -45,7 +44,7 @@ fn batches() -> Value {
     Value::Object(ITEM_FORMATS.iter().map(content).collect())
 }
 
-/// Returns whether a schema is an XML schema.
+/// Returns whether a schema name belongs to an XML schema.
 pub(super) fn is_schema(name: &str) -> bool {
     name.ends_with(SUFFIX)
 }
@@ -62,7 +61,7 @@ fn add_to(content: &mut Value, kind: Option<TransactionKind>, schemas: &mut Map<
             let is_problem = shape == Shape::Problem;
             let own = if is_problem { format.problem_media_type() } else { format.media_type() };
             content.insert(own.to_owned(), schema.clone());
-            // The generic types mean the first format.
+            // In the document, the generic types mean the first XML format.
             if place == 0 && !is_problem {
                 content.extend(GENERIC_XML.iter().map(|it| ((*it).to_owned(), schema.clone())));
             }
@@ -70,7 +69,7 @@ fn add_to(content: &mut Value, kind: Option<TransactionKind>, schemas: &mut Map<
     }
 }
 
-/// Returns the content of a body by the name of its struct. `kind` is the transaction that the operation submits.
+/// Returns the kind of a body from the name of its struct. `kind` is the transaction that the operation submits.
 fn shape_of(name: &str, kind: Option<TransactionKind>) -> Option<Shape> {
     Some(match name {
         "TransactionRequest" => {
@@ -87,7 +86,7 @@ fn shape_of(name: &str, kind: Option<TransactionKind>) -> Option<Shape> {
     })
 }
 
-/// Returns a reference to the schema of a format, and adds the schema if it is missing.
+/// Returns a reference to the schema of a format. Adds the schema if it is missing.
 fn reference(
     format: &dyn Format,
     shape: Shape,
@@ -96,7 +95,7 @@ fn reference(
 ) -> Option<Value> {
     let (name, schema) = format.schema(shape, json, schemas)?;
     let usual = format!("{name}{SUFFIX}");
-    // Documents of two formats can have the same name.
+    // Two formats can use the same name for different schemas.
     let is_free = schemas.get(&usual).is_none_or(|it| *it == schema);
     let name = if is_free { usual } else { format!("{name}_{}{SUFFIX}", format.name()) };
     let reference = json!({"schema": {"$ref": format!("#/components/schemas/{name}")}});
@@ -104,7 +103,7 @@ fn reference(
     Some(reference)
 }
 
-/// Returns the name of the schema in a reference.
+/// Returns the schema name in a reference.
 pub(super) fn schema_name(reference: &str) -> Option<&str> {
     reference.strip_prefix("#/components/schemas/")
 }

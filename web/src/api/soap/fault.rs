@@ -13,7 +13,7 @@ use crate::formats::Document;
 use crate::formats::table::members_of;
 use crate::formats::xml::PROBLEM;
 
-/// Challenge for clients that authenticate with a user name and a password.
+/// Challenge for clients that authenticate with user name and password.
 const CHALLENGE: &str = r#"Basic realm="postonce", charset="UTF-8""#;
 
 /// Converts an error response to a fault.
@@ -54,9 +54,9 @@ fn version_of(request: &HttpRequest) -> Version {
     Version::of_media_type(essence).unwrap_or(Version::V11)
 }
 
-/// Returns the status of a fault. Statuses that proxies or browsers act on, and 404, are kept. Other client errors
-/// become 500 in SOAP 1.1, which old clients require (Basic Profile 1.1, R1126), and 400 in SOAP 1.2; there a version mismatch and a
-/// header that is not understood are 500 too (part 2, section 7.5.2.2).
+/// Returns the status of a fault. 400, 409 and 422 become 500 in SOAP 1.1, which old clients require (Basic Profile 1.1,
+/// R1126), and 400 in SOAP 1.2. A version mismatch and a header that is not understood are 500 in both versions (SOAP 1.2,
+/// part 2, section 7.5.2.2). Other statuses are kept, because proxies and browsers act on them.
 fn status(terms: &ReplyTerms, status: StatusCode) -> StatusCode {
     let is_of_content =
         matches!(status, StatusCode::BAD_REQUEST | StatusCode::CONFLICT | StatusCode::UNPROCESSABLE_ENTITY);
@@ -85,7 +85,7 @@ fn fault(terms: &ReplyTerms, error: &ApiError) -> Element {
     };
     match version {
         Version::V11 => {
-            // The elements of a fault have no namespace (SOAP 1.1, section 4.4).
+            // The child elements of a fault have no namespace (SOAP 1.1, section 4.4).
             let plain = |local: &str| Element::new("", local);
             let fault_code = fault_code("soap:Server", "soap:Client");
             soap("Fault")

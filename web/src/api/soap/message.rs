@@ -1,4 +1,4 @@
-//! Parsing of the messages of the operations. All violations are collected.
+//! Parses the messages of the operations, and collects all violations.
 
 use std::str::FromStr;
 
@@ -17,10 +17,10 @@ use crate::headers::{self, Wait};
 /// Prefix of a UUID in a `MessageID` (RFC 9562).
 const URN: &str = "urn:uuid:";
 
-/// Parsed message of an operation.
+/// Operation with its parsed parameters.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Command {
-    /// A deposit or a withdrawal, with the time that the client is willing to wait.
+    /// Submits a deposit or a withdrawal, with the wait time that the client prefers.
     Submit(AccountKey, Instruction, Option<Wait>),
     /// Reads an account.
     Account(AccountKey),
@@ -48,7 +48,7 @@ pub fn read(operation: Operation, message: &Element) -> Result<Command, ApiError
     }
 }
 
-/// Parses the id of a request from the header `MessageID` of its envelope.
+/// Parses the request id from the `MessageID` header of the envelope.
 ///
 /// # Errors
 /// [`ApiError`] with status 400 when it is missing or not a UUID.
@@ -66,7 +66,7 @@ pub fn message_id(addressing: Option<&Addressing>) -> Result<MessageId, ApiError
     })
 }
 
-/// A message during parsing.
+/// Unread members of a message, and its violations.
 struct Message {
     table: &'static Table,
     members: Members,
@@ -78,7 +78,7 @@ impl Message {
         let table = self.table;
         let instruction = translate::instruction_of(kind, self.members)
             .map_err(|error| error.with_fields(|member| table.field(member)))?;
-        // A missing account was already reported with the other violations.
+        // The violation of a missing account was reported above.
         let account =
             account.ok_or_else(|| ApiError::internal("a missing account was not reported as a violation"))?;
         Ok(Command::Submit(account, instruction, wait))
@@ -90,7 +90,7 @@ impl Message {
         user.zip(account).map(|(user, account)| AccountKey { user, account })
     }
 
-    /// Removes a member that must be a UUID.
+    /// Removes and parses a member that must be a UUID.
     fn id<T: FromStr<Err = InvalidId>>(&mut self, member: &str) -> Option<T> {
         let text = self.text(member);
         let id = text.as_deref().and_then(|text| parse_hyphenated(text).ok());
@@ -101,7 +101,7 @@ impl Message {
         id
     }
 
-    /// Removes the wait time, in seconds.
+    /// Removes and parses the wait time in seconds.
     fn wait(&mut self) -> Option<Wait> {
         let text = self.text("wait_seconds")?;
         let wait = Wait::parse(&text);

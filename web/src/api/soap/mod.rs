@@ -1,8 +1,7 @@
-//! SOAP 1.1 and 1.2 service: the same transactions, in envelopes. Its contract is
-//! `schemas/wsdl/user-account-service.wsdl`.
+//! SOAP 1.1 and 1.2 service for the same transactions. Its contract is `schemas/wsdl/user-account-service.wsdl`.
 //!
-//! The id of a request is its WS-Addressing `MessageID`, a `urn:uuid:…`; the response relates to it. An error is a
-//! fault with the problem of RFC 9457 in its detail, so that its code is the same as in the other formats.
+//! The id of a request is its WS-Addressing `MessageID`, a `urn:uuid:…`, to which the response relates. An error is a fault
+//! with a problem of RFC 9457 in its detail, so its code is the same as in the other formats.
 
 pub mod envelope;
 pub mod fault;
@@ -14,7 +13,7 @@ pub mod service;
 
 pub use crate::formats::soap_names::{NAMESPACE, PATH};
 
-/// Returns whether a path is the path of the service.
+/// Returns whether a path is the SOAP endpoint.
 pub fn is_at(path: &str) -> bool {
     path == PATH
 }

@@ -1,4 +1,4 @@
-//! Operations of the service, and tables of the elements of their messages.
+//! The operations of the SOAP service, and the tables of their messages.
 
 use postonce_shared::messaging::xml::{Element, shown};
 
@@ -11,9 +11,9 @@ use crate::formats::table::{Row, Table, row};
 /// An operation of the service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operation {
-    /// A deposit.
+    /// Submits a deposit.
     ReliableInsertMoney,
-    /// A withdrawal.
+    /// Submits a withdrawal.
     ReliableWithdrawMoney,
     /// Reads an account.
     GetUserAccount,
@@ -22,16 +22,16 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// Every operation.
+    /// All operations.
     pub const ALL: [Self; 4] =
         [Self::ReliableInsertMoney, Self::ReliableWithdrawMoney, Self::GetUserAccount, Self::GetTransaction];
 
-    /// Returns its name, which is the name of the element in its requests.
+    /// Returns the name of the operation, which is also the name of its request element.
     pub const fn name(self) -> &'static str {
         self.table().root
     }
 
-    /// Returns the name of the element in its responses.
+    /// Returns the name of the response element.
     pub const fn response(self) -> &'static str {
         match self {
             Self::ReliableInsertMoney => "ReliableInsertMoneyResponse",
@@ -41,10 +41,10 @@ impl Operation {
         }
     }
 
-    /// Checks that an action, from a header or from the envelope, is that of this operation. An empty one means none.
+    /// Checks that an action, from a header or from the envelope, belongs to this operation. An empty action is ignored.
     ///
     /// # Errors
-    /// [`ApiError`] with status 400 when it is another one: a gateway could have judged the request by it.
+    /// [`ApiError`] with status 400 for another action, because a gateway may have authorized the request by it.
     pub fn check_action(self, action: &str) -> Result<(), ApiError> {
         let expected = format!("{NAMESPACE}/{}", self.name());
         if action.is_empty() || action == expected {
@@ -55,7 +55,7 @@ impl Operation {
         Err(ApiError::new(Code::ActionMismatch, detail))
     }
 
-    /// Returns the required scope.
+    /// Returns the scope that the operation needs.
     pub const fn scope(self) -> Scope {
         match self {
             Self::ReliableInsertMoney => Scope::Deposit,
@@ -64,7 +64,7 @@ impl Operation {
         }
     }
 
-    /// Returns the table of the elements of its requests.
+    /// Returns the table of the elements in its requests.
     pub const fn table(self) -> &'static Table {
         match self {
             Self::ReliableInsertMoney => &INSERT,
@@ -74,10 +74,10 @@ impl Operation {
         }
     }
 
-    /// Determines the operation of a message.
+    /// Returns the operation that the element of a message names.
     ///
     /// # Errors
-    /// [`ApiError`] with status 400 when the element names no operation.
+    /// [`ApiError`] with status 400 for an unknown element.
     pub fn of(message: &Element) -> Result<Self, ApiError> {
         let found = Self::ALL.into_iter().find(|operation| message.is(NAMESPACE, operation.name()));
         found.ok_or_else(|| {

@@ -1,16 +1,16 @@
-//! What envelopes, header blocks and faults are made of.
+//! Building blocks of envelopes, header blocks and faults.
 
 use postonce_shared::messaging::xml::{Element, Name, Node};
 
 use crate::error::{ApiError, Code};
 use crate::formats::soap_names;
 
-/// A version of SOAP.
+/// SOAP version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Version {
-    /// 1.1.
+    /// SOAP 1.1.
     V11,
-    /// 1.2.
+    /// SOAP 1.2.
     V12,
 }
 
@@ -40,19 +40,19 @@ impl Version {
     }
 }
 
-/// Kinds of faults by the code that SOAP gives them.
+/// Kind of a fault, which determines its code.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum FaultKind {
     /// An error of the client or of the server.
     #[default]
     Other,
-    /// The envelope is not one of the version that its media type names.
+    /// The version of the envelope is not the version of its media type.
     VersionMismatch,
-    /// The service does not understand these header blocks, and must.
+    /// The service does not understand these mandatory header blocks.
     MustUnderstand(Vec<Name>),
 }
 
-/// Returns the error for an envelope that violates a rule.
+/// Returns the error for a malformed envelope.
 pub fn invalid(detail: impl Into<String>) -> ApiError {
     ApiError::new(Code::BodyInvalid, format!("{}.", detail.into()))
 }

@@ -1,4 +1,4 @@
-//! Execution of the operations. Each one behaves like the corresponding route.
+//! Execution of the operations. Each operation behaves like the corresponding route.
 
 use actix_web::HttpRequest;
 use actix_web::http::header::HeaderMap;
@@ -23,20 +23,20 @@ use crate::formats::xml::{ACCOUNT, TRANSACTION};
 use crate::headers::Wait;
 use crate::metrics::Metrics;
 
-/// Header of SOAP 1.1 with the action of the request.
+/// Request header of SOAP 1.1 with the action.
 const SOAP_ACTION: &str = "soapaction";
 
-/// Dependencies of the operations.
+/// The operations, for one request.
 pub struct Service<'a> {
-    /// Authenticated caller.
+    /// The authenticated caller.
     pub caller: &'a mut Caller<Undecided>,
-    /// HTTP request.
+    /// The HTTP request.
     pub http: &'a HttpRequest,
     /// Accepts deposits and withdrawals.
     pub acceptor: &'a Acceptor,
     /// Reads accounts and transactions.
     pub accounts_service: &'a AccountService,
-    /// Request metrics.
+    /// Counts the results of submissions.
     pub metrics: &'a Metrics,
 }
 
@@ -96,8 +96,8 @@ impl Service<'_> {
     }
 }
 
-/// Returns the actions that the headers of a request name: `SOAPAction` in SOAP 1.1, and the parameter `action` of the media
-/// type in SOAP 1.2.
+/// Returns the actions in the headers of a request: `SOAPAction` for SOAP 1.1, and the parameter `action` of the media type
+/// for SOAP 1.2.
 fn actions(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     let of_type = negotiate::media_type_parameter(headers, "action");
     let values = headers.get_all(SOAP_ACTION).filter_map(|value| value.to_str().ok());

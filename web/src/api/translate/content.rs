@@ -1,5 +1,5 @@
-//! Conversion of the members of a document to domain values. All violations of a document are reported at once, by
-//! member name.
+//! Conversion of the members of a document to domain values. All violations of a document are reported at once, by member
+//! name.
 
 use std::str::FromStr;
 use std::sync::LazyLock;
@@ -21,9 +21,9 @@ use crate::formats::Shape;
 use crate::formats::items::BatchItem;
 use crate::formats::members::Members;
 
-/// Members of responses to submissions, which a request cannot contain. Of those that are left out,
-/// [`look_alikes`](super::look_alikes) refuses the first one in new requests, and the other one is a member like any that is
-/// unknown.
+/// Members of transactions in responses, which requests must not contain. Two are left out:
+/// [`look_alikes`](super::look_alikes) refuses `UNKNOWN_MEMBERS` in new requests only, and `PARTNER_ID` is an unknown member
+/// like any other.
 static ANSWERED: LazyLock<Vec<String>> = LazyLock::new(|| {
     let answered = names_of::<wire::Transaction>().into_iter();
     let left_out = [wire::Transaction::UNKNOWN_MEMBERS, wire::Transaction::PARTNER_ID];
@@ -38,15 +38,15 @@ pub(super) fn names_of<T: PartialSchema>() -> Vec<String> {
     }
 }
 
-/// Parses the instruction in a document.
+/// Parses the instruction in a request document.
 ///
 /// # Errors
-/// [`ApiError`] with status 400 when it is malformed, or with status 422 and every violation.
+/// [`ApiError`] with status 400 when the document is malformed, or with status 422 and every violation.
 pub fn instruction(kind: TransactionKind, document: &InboundDocument) -> Result<Instruction, ApiError> {
     instruction_of(kind, document.members(Shape::Submission(kind))?)
 }
 
-/// Parses the instruction in the members of a SOAP message.
+/// Parses the instruction in the members of a request.
 ///
 /// # Errors
 /// [`ApiError`] with status 422 and every violation.
@@ -62,7 +62,7 @@ pub fn instruction_of(kind: TransactionKind, mut members: Members) -> Result<Ins
     members.finish(amount.map(|amount| Instruction { kind, amount, details }))
 }
 
-/// Parses the members of an item of a batch.
+/// Parses the members of a batch item.
 ///
 /// # Errors
 /// [`ApiError`] with status 422 and every violation.
@@ -73,7 +73,7 @@ pub fn batch_item(mut members: Members) -> Result<BatchItem, ApiError> {
     let message = parse_id(&mut members, "message_id", &message_id);
     members.report("type");
     let kind = TransactionKind::from_code(&r#type);
-    // With a violation, the kind has no effect.
+    // The kind has no effect if it is invalid, because its violation refuses the item.
     let instruction = instruction_of(kind.unwrap_or(TransactionKind::Deposit), members)?;
     let parts = user.zip(account).zip(message.zip(kind));
     let ((user, account), (message, _)) =
@@ -81,10 +81,10 @@ pub fn batch_item(mut members: Members) -> Result<BatchItem, ApiError> {
     Ok(BatchItem { account: AccountKey { user, account }, message, instruction })
 }
 
-/// Parses the terms of a new account in a document.
+/// Parses the terms in a request to open an account.
 ///
 /// # Errors
-/// As [`instruction`].
+/// Same as [`instruction`].
 pub fn account_terms(document: &InboundDocument) -> Result<AccountTerms, ApiError> {
     let mut members = document.members(Shape::Opening)?;
     let wire::OpenAccountRequest { currency, overdraft_limit, holder } = members.read()?;
@@ -103,10 +103,10 @@ pub fn account_terms(document: &InboundDocument) -> Result<AccountTerms, ApiErro
     }))
 }
 
-/// Parses the change of an account in a document.
+/// Parses the changes in a request to change an account.
 ///
 /// # Errors
-/// As [`instruction`].
+/// Same as [`instruction`].
 pub fn account_change(document: &InboundDocument) -> Result<AccountChange, ApiError> {
     let mut members = document.members(Shape::Change)?;
     let wire::ChangeAccountRequest { overdraft_limit, status, holder } = members.read()?;
@@ -114,7 +114,7 @@ pub fn account_change(document: &InboundDocument) -> Result<AccountChange, ApiEr
 
     members.report("body");
     let overdraft_limit = overdraft_limit.map(|text| {
-        // Its decimals are checked later, because the currency of the account is not known here.
+        // The decimals are checked later, because the currency of the account is unknown here.
         parse_limit(&mut members, &text, None);
         text.0
     });
@@ -123,7 +123,7 @@ pub fn account_change(document: &InboundDocument) -> Result<AccountChange, ApiEr
     members.finish(status.map(|status| AccountChange { overdraft_limit, status, holder }))
 }
 
-/// Returns the value of an optional code; `None` if the domain does not know the code, which is a violation.
+/// Parses an optional code. Returns `None` if the domain does not know the code, which is a violation of the document.
 pub(super) fn known<T>(code: Option<String>, of_code: impl Fn(&str) -> Option<T>) -> Option<Option<T>> {
     match code {
         None => Some(None),
@@ -131,10 +131,10 @@ pub(super) fn known<T>(code: Option<String>, of_code: impl Fn(&str) -> Option<T>
     }
 }
 
-/// Parses the requested state of the gate, and the reason for it. A scheduled release must be later than `now`.
+/// Parses the requested state of the gate, and its reason. A scheduled release must be later than `now`.
 ///
 /// # Errors
-/// As [`instruction`], and with status 415 for a format other than JSON.
+/// Same as [`instruction`], and with status 415 for a format other than JSON.
 pub fn gate_change(
     document: &InboundDocument,
     now: Timestamp,
@@ -153,7 +153,7 @@ pub fn gate_change(
     members.finish(state.map(|state| (state, reason)))
 }
 
-/// Parses a time that must be later than `now`; refuses the member otherwise.
+/// Parses a time that must be later than `now`. Adds a violation otherwise.
 pub(super) fn later_time(members: &mut Members, name: &str, text: &str, now: Timestamp) -> Option<Timestamp> {
     let at = Timestamp::parse(text);
     match at {
@@ -189,7 +189,7 @@ fn parse_limit(
     parse_money(members, "overdraft_limit", currency, |currency| OverdraftLimit::parse(&text.0, currency))
 }
 
-/// Parses an amount. If the currency is not known, only rules that apply to every currency are checked.
+/// Parses an amount. Without a currency, only rules that hold for every currency are checked.
 fn parse_money<T>(
     members: &mut Members,
     name: &str,
@@ -211,9 +211,9 @@ fn parse_money<T>(
     None
 }
 
-/// Returns the violation that an amount has in every currency; `None` if it is valid in at least one.
+/// Returns the violation of an amount that is invalid in every currency, or `None` if it is valid in at least one.
 fn wrong_in_every_currency<T>(parse: impl Fn(Currency) -> Result<T, AmountError>) -> Option<String> {
-    // One currency for each number of decimals, in ascending order.
+    // One currency per number of decimals, in ascending order.
     let codes = wire::codes_by_decimals().into_values().filter_map(|codes| codes.first().copied());
     let currencies = codes.filter_map(|code| Currency::parse(code).ok());
     let errors: Option<Vec<AmountError>> = currencies.map(|currency| parse(currency).err()).collect();

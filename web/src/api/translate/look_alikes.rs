@@ -1,5 +1,5 @@
-//! Members of a submission whose names look like known ones: `refrence`, `Metadata`. They are probably mistakes, and would be
-//! stored as the partner's own members, without the effect that the partner expects.
+//! Unknown members of a submission with names similar to known ones, such as `refrence` or `Metadata`. They are probably
+//! mistakes, and would be stored as the partner's own members, without the expected effect.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -11,19 +11,19 @@ use serde::de::IgnoredAny;
 use super::content::names_of;
 use crate::error::{ApiError, Code};
 
-/// Maximum length in bytes of a name that is compared: longer ones differ from all known names.
+/// Maximum length in bytes of a name that is compared. Longer names differ from all known names.
 const COMPARED_BYTES_MAX: usize = 32;
 
 static KNOWN: LazyLock<Vec<String>> = LazyLock::new(names_of::<wire::TransactionRequest>);
 
-/// Returns the refusal of an instruction with such members; `None` if there are none. It is only for new requests: one that
-/// was accepted by an earlier version must be recognised when it is repeated.
+/// Returns an error if an instruction has look-alike members. Use it for new requests only: a repetition of a request that an
+/// earlier version accepted must be recognised.
 pub fn refusal(instruction: &Instruction) -> Option<ApiError> {
     let violations = violations(instruction);
     (!violations.is_empty()).then(|| ApiError::violations(Code::ValidationFailed, violations))
 }
 
-/// Returns a violation for each such member of an instruction.
+/// Returns a violation for each look-alike member of an instruction.
 pub fn violations(instruction: &Instruction) -> Vec<Violation> {
     let own = instruction.details.unknown_members();
     if own.is_empty() {
@@ -43,7 +43,8 @@ fn violation(field: String) -> Option<Violation> {
     Some(Violation { field, message })
 }
 
-/// Returns whether names differ only in case, or in one letter, which is missing, added, replaced or exchanged with the next.
+/// Returns whether names differ only in case and in at most one edit: a letter added, removed, replaced, or swapped with the
+/// next one.
 fn looks_like(name: &str, known: &str) -> bool {
     name.len() <= COMPARED_BYTES_MAX && strsim::osa_distance(&name.to_lowercase(), known) <= 1
 }

@@ -1,6 +1,5 @@
-//! Conversion of request documents to domain values. The media type selects the format, and its module parses the
-//! document. All formats produce the same `Instruction`, so the same content has the same fingerprint in every
-//! format.
+//! Conversion of request documents to domain values. The media type selects the format, whose module parses the document.
+//! All formats produce the same `Instruction`, so the same content has the same fingerprint in every format.
 
 mod content;
 pub mod look_alikes;
@@ -36,7 +35,7 @@ pub struct InboundDocument {
 }
 
 impl InboundDocument {
-    /// Reads the body. The media type is checked first, and the rights of the caller again at the end.
+    /// Reads the body of a request. Checks the media type first, and the rights of the caller again at the end.
     ///
     /// # Errors
     /// [`ApiError`] with status 415, or as [`body`].
@@ -50,12 +49,12 @@ impl InboundDocument {
         Ok(Self::of(format, bytes, xml_limits(request)))
     }
 
-    /// Wraps a complete body.
+    /// Creates a document from a complete body.
     pub const fn of(format: &'static dyn Format, bytes: Bytes, limits: XmlLimits) -> Self {
         Self { format, bytes, limits }
     }
 
-    /// Parses its members.
+    /// Parses the members of the document.
     fn members(&self, shape: Shape) -> Result<Members, ApiError> {
         let members = self.format.read(shape, &self.bytes, &self.limits)?;
         Ok(members.with_field_names_of(self.format, shape))
@@ -68,8 +67,8 @@ impl InboundDocument {
     }
 }
 
-/// Reads a complete body: text in the encoding that its headers name, without a byte order mark. Stops early when it is too
-/// large. A body can arrive slowly, so the rights of the caller are looked up again after its last byte.
+/// Reads a complete body: text in the encoding that its headers name, without its byte order mark. Stops early when the body
+/// is too large. A body can arrive slowly, so the rights of the caller are checked again after its last byte.
 ///
 /// # Errors
 /// [`ApiError`] with status 415, 413, 408, 401, 403, 400, 429 or 503.
@@ -84,7 +83,7 @@ pub async fn body<P>(
         return Err(too_large(body_bytes_max));
     }
     let mut memory = caller.body_memory(request, declared.unwrap_or(body_bytes_max))?;
-    // The system clock and not the `World`, because this limits a client connection and no business time.
+    // Uses the system clock and not the `World`, because this limits a client connection.
     let bytes = tokio::time::timeout(body_timeout, payload.to_bytes_limited(body_bytes_max)).await;
     let bytes = bytes.map_err(|_| {
         ApiError::new(Code::RequestTimeout, format!("The body took longer than {body_timeout:?}."))
@@ -92,7 +91,7 @@ pub async fn body<P>(
     let bytes = bytes.map_err(|_| too_large(body_bytes_max))?.map_err(|error| broken(&error))?;
     memory.keep(bytes.len());
     let bytes = Bytes::from_owner(Received { bytes, _memory: memory });
-    // The only place that reads the body of a partner, so every signed body is compared with its digest.
+    // Every body of a partner, except batches, is read here, so every signed body is compared with its digest.
     digest::check(request, &bytes)?;
     caller.confirm(request).await?;
     let charset = negotiate::charset(request.headers())?;
@@ -101,7 +100,7 @@ pub async fn body<P>(
     Ok(bytes.slice_ref(text))
 }
 
-/// A body, with its share of the memory.
+/// A body, with its share of the memory for bodies.
 struct Received {
     bytes: Bytes,
     _memory: SlotGuard,
@@ -139,27 +138,27 @@ fn broken(error: &actix_web::Error) -> ApiError {
 /// Terms of a new account.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccountTerms {
-    /// Currency.
+    /// Currency of the account.
     pub currency: Currency,
-    /// Overdraft limit.
+    /// Overdraft limit in that currency.
     pub overdraft_limit: OverdraftLimit,
-    /// Account holder.
+    /// Account holder, if one is named.
     pub holder: Option<Holder>,
 }
 
 /// Change of an account. Fields that are `None` keep their value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccountChange {
-    /// Text of the overdraft limit. It is parsed later, because its decimals depend on the currency of the account.
+    /// Text of the overdraft limit, parsed later because its decimals depend on the currency of the account.
     pub overdraft_limit: Option<String>,
-    /// Account status.
+    /// New account status.
     pub status: Option<AccountStatus>,
-    /// Account holder.
+    /// New account holder.
     pub holder: Option<Holder>,
 }
 
 impl AccountChange {
-    /// Returns the names of the changed members.
+    /// Returns the comma-separated names of the changed members.
     pub fn members(&self) -> String {
         let Self { overdraft_limit, status, holder } = self;
         let members = [

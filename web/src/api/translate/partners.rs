@@ -1,4 +1,4 @@
-//! Conversion of partner documents to domain values.
+//! Conversion of documents about partners and their keys to domain values.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -58,7 +58,7 @@ fn credit_ceilings(members: &mut Members, ceilings: Option<BTreeMap<String, Deci
     CreditCeilings::up_to(ceilings.collect::<Vec<_>>())
 }
 
-/// Parses the terms of a new key. An expiry must be later than `now`.
+/// Parses the terms of a new API key. An expiry must be later than `now`.
 ///
 /// # Errors
 /// [`ApiError`] with status 400, 415 or 422, and every violation.
@@ -104,7 +104,7 @@ fn reach(members: &mut Members, reach: PartnerReach) -> Option<Reach> {
     named_reach(users, accounts).map_err(|rule| members.refuse("reach", rule)).ok()
 }
 
-/// Parses an optional list, and reports a violation for each invalid item.
+/// Parses an optional list, and adds a violation for each invalid item.
 fn list<W, T: Ord>(
     members: &mut Members,
     field: &str,

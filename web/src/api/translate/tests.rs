@@ -187,7 +187,7 @@ async fn violations_of_rules_have_their_place_among_those_of_the_domain() {
     check(batch_item(json::members(members.as_bytes()).unwrap()).unwrap_err(), &expected).await;
 }
 
-/// Returns the names of the properties in the schema of a wire struct.
+/// Returns the property names in the schema of a wire struct.
 fn properties<T: PartialSchema>() -> Vec<String> {
     let schema = serde_json::to_value(T::schema()).unwrap();
     schema["properties"].as_object().unwrap().keys().cloned().collect()

@@ -1,45 +1,45 @@
-//! The grammar of CSV (RFC 4180), checked before the parser sees a byte: the parser accepts every text, and gives a cell that is
-//! cut off, or that has text after its closing quote, another value than the client meant.
+//! The grammar of CSV (RFC 4180), checked before the parser reads the document. The parser accepts every text. For a cell that
+//! is cut off, or that has text after its closing quote, it returns another value than the client meant.
 //!
-//! A cell begins with a quote and ends with one, with every quote inside doubled; or it has no quote. A separator or a line end
-//! follows. A line ends with CR LF, or with LF alone, which the standard does not have, but most programs write.
+//! A cell is either enclosed in quotes, with every inner quote doubled, or contains no quote. A separator or a line end
+//! follows. A line ends with CR LF, or with LF alone, which most programs write although the standard does not have it.
 
 use std::io::{self, Read};
 
 use super::Broken;
 
-/// A document that ends with an error where it leaves the grammar.
+/// A reader that fails where the document violates the grammar.
 pub(super) struct Checked<R> {
     input: R,
     state: State,
     next: Place,
-    /// The quote that opened the cell.
+    /// Position of the quote that opened the current cell.
     quote: Place,
 }
 
-/// A character of the document, as an editor counts it.
+/// Position of a character, as editors count it: from 1, in characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Place {
     line: u64,
     column: u64,
 }
 
-/// What was read last.
+/// State after the last byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// A separator, a line end, or nothing.
+    /// After a separator or a line end, or at the start.
     Separated,
-    /// Text without quotes.
+    /// In a cell without quotes.
     Plain,
-    /// Text after an opening quote.
+    /// In a quoted cell.
     Quoted,
-    /// A quote within quotes: the closing one, or the first of two.
+    /// After a quote in a quoted cell, which either closes the cell or begins a doubled quote.
     Closed,
-    /// A carriage return outside of quotes.
+    /// After a carriage return outside of quotes.
     Return,
 }
 
-/// The rule that a document breaks.
+/// The rule that a document violates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 enum Violation {
     #[error(
@@ -99,7 +99,7 @@ impl<R> Checked<R> {
             let Place { line, column } = self.next;
             self.next = match byte {
                 b'\n' => Place { line: line.saturating_add(1), column: 1 },
-                // A byte within a character of UTF-8.
+                // Continuation bytes of UTF-8 do not begin a character.
                 0x80..=0xBF => self.next,
                 _ => Place { line, column: column.saturating_add(1) },
             };
@@ -110,7 +110,7 @@ impl<R> Checked<R> {
     fn broken(&self, violation: Violation) -> Broken {
         let Place { line, column } = match violation {
             Violation::Unclosed => self.quote,
-            // Noticed one character later.
+            // The violation is detected at the character after the carriage return.
             Violation::Return => Place { column: self.next.column.saturating_sub(1), ..self.next },
             Violation::QuoteInside | Violation::AfterQuote | Violation::Separator(_) => self.next,
         };
@@ -134,7 +134,7 @@ impl<R: Read> Read for Checked<R> {
 mod tests {
     use super::*;
 
-    /// The reason why a document is refused, in whatever pieces it arrives.
+    /// Returns the reason why a document is refused, which does not depend on the size of the reads.
     fn refused(document: &str) -> Option<String> {
         let read = |piece: usize| {
             let mut checked = Checked::new(document.as_bytes());

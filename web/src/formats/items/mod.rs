@@ -1,5 +1,5 @@
-//! The items of a batch document, one after the other, in bounded memory: the document is never in memory as a whole.
-//! As with single requests, every format gives the same members.
+//! Reads the items of a batch document one by one, in bounded memory. As for single requests, every format gives the same
+//! members.
 
 mod csv;
 mod csv_grammar;
@@ -22,11 +22,10 @@ pub use self::xml::Xml;
 use crate::error::ApiError;
 use crate::formats::members::Members;
 
-/// Maximum size of an item in bytes. The largest valid one needs less, also if each of its characters is written as an
-/// escape sequence.
+/// Maximum size of an item in bytes. The largest valid item is smaller, even if each of its characters is escaped.
 pub const ITEM_BYTES_MAX: usize = 64 * 1024;
 
-/// The items of a document in their order, and its record of control totals.
+/// Iterates over the items of a document, including its record of control totals.
 pub trait Items {
     /// Returns the next record, or the reason why it cannot be parsed; `None` at the end.
     ///
@@ -35,20 +34,20 @@ pub trait Items {
     fn next(&mut self) -> Result<Option<Result<Parsed, ApiError>>, Broken>;
 }
 
-/// An item as it was parsed.
+/// A parsed item or record.
 #[derive(Debug)]
 pub enum Parsed {
     /// A valid item.
     Plain(Box<BatchItem>),
-    /// The members of an item that may be valid, or of a record of control totals.
+    /// Members to be validated: of an item, or of a record of control totals.
     Members(Members),
 }
 
-/// The member of a record of control totals.
+/// Member that marks a record of control totals.
 const CONTROL: &str = "control";
 
-/// Returns whether these are the members of a record of control totals. It has no id, which every item needs, so no
-/// valid item is one: an item can have a member of this name that the bank does not know.
+/// Returns whether the members are a record of control totals. The record has no id, and every item needs one, so an item
+/// with an unknown member of this name stays an item.
 pub fn is_control(members: &Members) -> bool {
     members.contains(CONTROL) && !members.contains("message_id")
 }
@@ -65,12 +64,11 @@ pub enum Broken {
     /// Empty lines are larger than [`ITEM_BYTES_MAX`].
     #[error("There are more than {ITEM_BYTES_MAX} bytes of empty lines without an item.")]
     Empty,
-    /// The document does not have the form of its format.
+    /// The document is malformed for its format.
     #[error("{0}")]
     Form(String),
 }
 
-/// A document whose items can be read.
 type Opened = Result<Box<dyn Items>, Broken>;
 
 /// A format of batch documents.
@@ -79,23 +77,23 @@ pub struct ItemFormat {
     pub media_type: &'static str,
     /// A document with one item, the same in every format.
     pub example: &'static str,
-    /// Starts to read a document without a byte order mark. The limits are those of XML.
+    /// Opens a document without a byte order mark. The limits apply to XML.
     open: fn(Box<dyn BufRead>, &XmlLimits) -> Opened,
 }
 
 impl ItemFormat {
-    /// Starts to read a document from its first byte, in the encoding that its headers name.
+    /// Opens a document at its first byte, in the encoding that its headers name.
     ///
     /// # Errors
-    /// [`Broken`] if the document, or its beginning, does not have the form of the format.
+    /// [`Broken`] if the beginning of the document is malformed or not in the encoding.
     pub fn read(&self, input: Box<dyn BufRead>, charset: Charset, limits: &XmlLimits) -> Opened {
         (self.open)(text::decoded(input, charset)?, limits)
     }
 }
 
-/// The media type of documents whose format is recognized.
+/// Media type for documents whose format is detected.
 pub const OCTET_STREAM: &str = "application/octet-stream";
-/// An item in JSON.
+/// Example of an item in JSON.
 const JSON_ITEM: &str = r#"{"user_id":"0b1c2d3e-0000-4000-8000-000000000001","account_id":"77aa0000-0000-4000-8000-000000000001","message_id":"4f9d0c9e-5d3e-4c0e-9a51-1b7a4a4e2f10","type":"deposit","amount":"125.50","currency":"EUR"}
 "#;
 
@@ -121,8 +119,8 @@ pub static ITEM_FORMATS: &[ItemFormat] = &[
     ItemFormat { media_type: OCTET_STREAM, example: JSON_ITEM, open: recognize },
 ];
 
-/// Starts to read a document in the format that its first character belongs to, for clients that cannot choose the media
-/// type, such as generated ones.
+/// Detects the format from the first character, and opens the document. For clients that cannot choose the media type, such
+/// as generated ones.
 fn recognize(mut input: Box<dyn BufRead>, limits: &XmlLimits) -> Opened {
     let first = input.fill_buf().map_err(of_input)?.first().copied();
     Ok(match first {
@@ -132,15 +130,14 @@ fn recognize(mut input: Box<dyn BufRead>, limits: &XmlLimits) -> Opened {
     })
 }
 
-/// An input that ends with an error after the allowed number of bytes, so that an item without an end does not fill the
-/// memory.
+/// A reader that fails after the allowed number of bytes, so that an item without an end does not fill the memory.
 struct Bounded<R> {
     input: R,
     allowance: Rc<Cell<usize>>,
 }
 
 impl<R> Bounded<R> {
-    /// Allows [`ITEM_BYTES_MAX`] bytes; the allowance is returned too, to be renewed for each item.
+    /// Allows [`ITEM_BYTES_MAX`] bytes. Also returns the allowance, which the caller resets for each item.
     fn new(input: R) -> (Self, Rc<Cell<usize>>) {
         let allowance = Rc::new(Cell::new(ITEM_BYTES_MAX));
         (Self { input, allowance: Rc::clone(&allowance) }, allowance)
@@ -179,12 +176,12 @@ impl<R: BufRead> BufRead for Bounded<R> {
     }
 }
 
-/// Returns the reason that a [`Bounded`] input gave.
+/// Returns the error that a [`Bounded`] or checked input reported; any other error is [`Broken::Input`].
 fn of_input(error: io::Error) -> Broken {
     error.downcast().unwrap_or_else(Broken::Input)
 }
 
-/// Reads a line of at most [`ITEM_BYTES_MAX`] bytes into `line`, without its end. Returns false at the end of the input.
+/// Reads a line of at most [`ITEM_BYTES_MAX`] bytes into `line`, without its line end. Returns false at the end of the input.
 fn read_line(input: &mut impl BufRead, line: &mut Vec<u8>) -> Result<bool, Broken> {
     line.clear();
     let limit = u64::try_from(ITEM_BYTES_MAX).unwrap_or(u64::MAX).saturating_add(1);

@@ -1,4 +1,4 @@
-//! `application/x-ndjson`: a JSON object on each line. Empty lines are skipped, but not without end.
+//! `application/x-ndjson`: one JSON object per line. Empty lines are skipped, up to a limit between two items.
 
 use std::io::BufRead;
 
@@ -6,7 +6,7 @@ use super::{Broken, ITEM_BYTES_MAX, Items, Parsed, PlainItem, read_line};
 use crate::error::ApiError;
 use crate::formats::json;
 
-/// A document with a JSON object on each line.
+/// A document with one JSON object per line.
 #[derive(Debug)]
 pub struct NdJson<R> {
     input: R,
@@ -14,7 +14,7 @@ pub struct NdJson<R> {
 }
 
 impl<R: BufRead> NdJson<R> {
-    /// Reads the document from its first byte.
+    /// Creates a reader at the first byte of the document.
     pub const fn new(input: R) -> Self {
         Self { input, line: Vec::new() }
     }
@@ -32,7 +32,7 @@ impl<R: BufRead> Items for NdJson<R> {
                 }
                 continue;
             }
-            // The parser also accepts a list of the members' values, which is not an item.
+            // The deserializer also accepts an array of the values, which is not an item.
             let object = Some(&self.line).filter(|_| text.starts_with(b"{"));
             let plain: Option<PlainItem<'_>> = object.and_then(|line| serde_json::from_slice(line).ok());
             return Ok(Some(match plain.and_then(PlainItem::parse) {

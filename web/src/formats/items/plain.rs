@@ -1,5 +1,5 @@
-//! Items without metadata and unknown members, which most items are: parsed without a map of their members. Any other
-//! item, and any that breaks a rule, is parsed like a single request, which reports every violation.
+//! Fast path for items without metadata and unknown members, which most items are: it needs no map of their members. Other
+//! items, and invalid ones, are parsed like single requests, which reports every violation.
 
 use std::collections::BTreeMap;
 
@@ -10,18 +10,18 @@ use postonce_shared::domain::money::{Amount, Currency};
 use serde::Deserialize;
 use validator::Validate as _;
 
-/// An item of a batch that is valid in form.
+/// A batch item whose members are all valid.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BatchItem {
-    /// The account.
+    /// The addressed account.
     pub account: AccountKey,
     /// The partner's id of the transaction.
     pub message: MessageId,
-    /// The instruction.
+    /// The deposit or withdrawal.
     pub instruction: Instruction,
 }
 
-/// The members of a plain item. The texts of JSON must not contain escape sequences.
+/// The members of a plain item, borrowed from the document. JSON strings with escape sequences cannot be borrowed.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PlainItem<'a> {
@@ -31,24 +31,24 @@ pub struct PlainItem<'a> {
     pub account_id: &'a str,
     /// The partner's id of the transaction.
     pub message_id: &'a str,
-    /// The kind of transaction.
+    /// The code of the transaction type.
     pub r#type: &'a str,
-    /// The amount.
+    /// The amount, as decimal text.
     pub amount: &'a str,
-    /// The currency.
+    /// The ISO 4217 code of the currency.
     pub currency: &'a str,
     /// The text for the statement.
     #[serde(default, deserialize_with = "present")]
     pub reference: Option<&'a str>,
 }
 
-/// Refuses null, which is not the same as an absent member.
+/// Refuses `null`, which differs from an absent member.
 fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<&'de str>, D::Error> {
     <&str>::deserialize(deserializer).map(Some)
 }
 
 impl<'a> PlainItem<'a> {
-    /// Sets a member; `None` if it is not known, has no text, or was set before.
+    /// Sets a member. Returns `None` if its name is unknown, its text is empty, or it is already set.
     pub fn set(&mut self, name: &str, text: &'a str) -> Option<()> {
         let member = match name {
             "user_id" => &mut self.user_id,
@@ -67,7 +67,7 @@ impl<'a> PlainItem<'a> {
         Some(())
     }
 
-    /// Parses the members; `None` if one of them breaks a rule.
+    /// Validates the members. Returns `None` if any of them is invalid.
     pub fn parse(self) -> Option<BatchItem> {
         let Self { user_id, account_id, message_id, r#type, amount, currency, reference } = self;
         let user = parse_hyphenated(user_id).ok()?;

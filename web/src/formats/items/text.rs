@@ -1,4 +1,4 @@
-//! The text of a document: without a byte order mark, and in the encoding that its headers name.
+//! Decoding of a document: removes the byte order mark, and checks the encoding that its headers name.
 
 use std::io::{self, BufRead, Cursor, Read as _};
 
@@ -6,10 +6,10 @@ use postonce_shared::text::{Charset, START_BYTES, without_mark};
 
 use super::{Broken, of_input};
 
-/// Returns the text of a document.
+/// Checks the start of a document and returns a reader of its text.
 ///
 /// # Errors
-/// [`Broken`] for a document in another encoding. Later bytes outside of the encoding are errors of the reader.
+/// [`Broken`] if the start has another encoding. The returned reader fails at later bytes outside of the encoding.
 pub(super) fn decoded(mut input: Box<dyn BufRead>, charset: Charset) -> Result<Box<dyn BufRead>, Broken> {
     let mut start = Vec::new();
     input.by_ref().take(START_BYTES).read_to_end(&mut start).map_err(of_input)?;
@@ -22,12 +22,12 @@ pub(super) fn decoded(mut input: Box<dyn BufRead>, charset: Charset) -> Result<B
     })
 }
 
-/// A reader that ends with an error at a byte that the encoding does not have.
+/// A reader that fails at a byte outside of the encoding.
 struct Checked<R> {
     input: R,
-    /// Number of bytes that were read.
+    /// Number of bytes consumed so far.
     position: u64,
-    /// Number of bytes after them that were checked already.
+    /// Number of buffered bytes that are already checked.
     ahead: usize,
     charset: Charset,
 }

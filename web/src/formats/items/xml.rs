@@ -1,5 +1,5 @@
-//! `application/xml`: a `BatchRequest` of the canonical XML, with a `TransactionRequest` for each item, and a `Control` for
-//! the control totals. Violations name the members as in JSON, so that an invalid item is the same in every format.
+//! `application/xml`: a `BatchRequest` of the canonical XML, with one `TransactionRequest` per item and an optional `Control`
+//! with control totals. Violations use the JSON names of members, so an invalid item is the same in every format.
 
 use std::cell::Cell;
 use std::io::BufRead;
@@ -12,19 +12,19 @@ use crate::error::ApiError;
 use crate::formats::table::{Table, read_root};
 use crate::formats::xml::{BATCH, BATCH_CONTROL, BATCH_ITEM};
 
-/// An XML document.
+/// Reader of the items of an XML document.
 pub struct Xml<R> {
     children: Children<Bounded<R>>,
     allowance: Rc<Cell<usize>>,
-    /// Number of items so far.
+    /// Number of items read so far.
     count: u32,
 }
 
 impl<R: BufRead> Xml<R> {
-    /// Reads the start tag of the document.
+    /// Reads the start tag of the root element.
     ///
     /// # Errors
-    /// [`Broken`] if it is not that of a batch, or cannot be read.
+    /// [`Broken`] if the root element is not a `BatchRequest`, or cannot be read.
     pub fn new(input: R, limits: &XmlLimits) -> Result<Self, Broken> {
         let (bounded, allowance) = Bounded::new(input);
         let (root, children) = Children::open(bounded, limits).map_err(|error| broken(error, 0))?;
@@ -56,7 +56,7 @@ impl<R: BufRead> Items for Xml<R> {
     }
 }
 
-/// Returns the members of an item that has only elements with texts.
+/// Returns the members of an item if each is an element with text only.
 fn plain(element: &Element) -> Option<PlainItem<'_>> {
     let Table { namespace, root, .. } = BATCH_ITEM;
     let mut item = PlainItem::default();

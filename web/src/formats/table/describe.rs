@@ -1,4 +1,4 @@
-//! The OpenAPI schemas of tables. The structure comes from the rows, and the types come from the JSON schemas.
+//! OpenAPI schemas of tables. The rows give the structure, and the JSON schemas give the types.
 
 use postonce_schemas::json::codes_by_decimals;
 use postonce_shared::domain::instruction::TransactionKind;
@@ -13,8 +13,8 @@ const PRINTABLE: &str = r"^[^\u0000-\u001F\u007F-\u009F\uFFFE\uFFFF]*$";
 type Schemas = Map<String, Value>;
 
 impl Table {
-    /// Returns the schema of the documents of this table. `json` is the name of the JSON schema with the same members.
-    /// OpenAPI cannot describe elements of other namespaces.
+    /// Returns the schema of documents of this table. `json` is the name of the JSON schema with the same members. The schema
+    /// omits elements of other namespaces, which OpenAPI cannot describe.
     pub fn schema(&self, json: &str, schemas: &Schemas, kind: Option<TransactionKind>) -> Value {
         let of = schemas.get(json).unwrap_or_else(|| panic!("no schema {json}"));
         let mut root = object();
@@ -32,7 +32,7 @@ impl Table {
         root
     }
 
-    /// Returns the rules that concern several members.
+    /// Returns the alternatives (`anyOf`) of a schema, for rules that involve several members.
     fn rules(&self, json: &str, of: &Value) -> Option<Vec<Value>> {
         let money = match json {
             "TransactionRequest" => "amount",
@@ -73,14 +73,14 @@ impl Table {
     }
 }
 
-/// The required elements of a row: those around its element, and the element itself.
+/// Which elements of the path of a row are required: the enclosing ones, and the element itself.
 #[derive(Debug, Clone, Copy, Default)]
 struct Required {
     group: bool,
     leaf: bool,
 }
 
-/// Returns the schema of the element of a row, and whether the element is required.
+/// Returns the schema of the element of a row, and which elements of its path are required.
 fn described(row: &Row, of: &Value, schemas: &Schemas, kind: Option<TransactionKind>) -> (Value, Required) {
     let (object, member) = match row.member.split_once('.') {
         None => (None, row.member),
@@ -124,8 +124,8 @@ fn referred<'a>(of: &Value, member: &str, schemas: &'a Schemas) -> &'a Value {
     name.and_then(|name| schemas.get(name)).unwrap_or_else(|| panic!("{member:?} refers to no schema"))
 }
 
-/// Converts the schema of a text or a number to XML. XML has no null. For free text, null is allowed in the schema,
-/// because tools write it as the text `null`.
+/// Converts the schema of a text or a number to XML, which has no null. The schema of free text allows null, because tools
+/// write null as the text `null`.
 fn in_xml(mut schema: Value) -> Value {
     let is_number = schema.get("type").is_some_and(|it| it == "integer");
     let is_free = schema.get("pattern").and_then(Value::as_str).is_some_and(|it| it.contains("u0000"));
@@ -155,12 +155,12 @@ fn pairs(item: &str, name: &str, text: &str) -> Value {
     })
 }
 
-/// Returns the schema of an element without child elements, to which properties are added.
+/// Returns the schema of an element without child elements, as a base for adding properties.
 pub(super) fn object() -> Value {
     json!({"type": "object", "properties": {}, "additionalProperties": false})
 }
 
-/// Inserts a schema at a path of elements.
+/// Inserts the schema `leaf` at a path of elements.
 fn put(schema: &mut Value, path: &str, leaf: Value, required: Required) {
     let (first, rest) = path.split_once('/').map_or((path, None), |(first, rest)| (first, Some(rest)));
     let is_whole = schema.get("type").is_some();

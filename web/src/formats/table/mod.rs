@@ -1,8 +1,8 @@
-//! XML formats as tables. Each row maps a member to the path of an element and to the codec of its value. One parser
-//! and one writer serve all tables, so every written document can be parsed again.
+//! XML formats as tables. Each row maps a member to the path of an element and to the codec of its value. One parser and
+//! one writer serve all tables, so every written document can be parsed again.
 //!
-//! Elements are written in the order of the rows, and accepted in any order. Each occurs at most once and has no
-//! attributes. Texts are not trimmed. Elements of other namespaces are allowed in open tables only, and are kept
+//! Elements are written in the order of the rows, and accepted in any order. Each occurs at most once, except in lists, and
+//! has no attributes. Texts are not trimmed. Elements of other namespaces are allowed in open tables only, and are kept
 //! unchanged.
 
 mod describe;
@@ -19,17 +19,17 @@ use super::members::Members;
 use super::{Document, Format, Shape};
 use crate::error::ApiError;
 
-/// The name of the member that contains the elements of other namespaces, within this module.
+/// Name of the internal member that holds the elements of other namespaces.
 const ELEMENTS: &str = "";
 
 /// The mapping of one kind of document of a format.
 #[derive(Debug)]
 pub struct Table {
-    /// The namespace of all its elements.
+    /// The namespace of its elements.
     pub namespace: &'static str,
-    /// The name of its outermost element.
+    /// The name of the root element.
     pub root: &'static str,
-    /// Its rows, in the order in which its elements are written.
+    /// Its rows, in the order of the elements in written documents.
     pub rows: &'static [Row],
     /// Whether elements of other namespaces are allowed.
     pub open: bool,
@@ -48,44 +48,43 @@ impl std::fmt::Debug for Row {
     }
 }
 
-/// Creates a row. The name of a member of an inner object has a dot; a path of nested elements has slashes.
+/// Creates a row. A dot in `member` separates an inner object from its member; slashes in `path` separate nested elements.
 pub const fn row(member: &'static str, path: &'static str, codec: FieldCodec) -> Row {
     Row { member, path, codec }
 }
 
 /// The conversion between the value of a member and the content of an element.
 pub enum FieldCodec {
-    /// A text, unchanged.
+    /// A text, written unchanged.
     Text,
     /// A whole number.
     Number,
-    /// A code: pairs of our code and the code of the format.
+    /// A code, as pairs of the JSON code and the code of the format.
     Code(&'static [(&'static str, &'static str)]),
-    /// A map of texts: the names of the elements of a pair, of its name and of its text.
+    /// A map of texts. The fields are the element names of a pair, its key and its value.
     Pairs(&'static str, &'static str, &'static str),
-    /// A list: the element occurs once for each item.
+    /// A list: the element is repeated for each item.
     List(&'static Table),
-    /// A codec that only one format has.
+    /// A codec of a single format.
     Custom(&'static dyn CustomCodec),
 }
 
-/// A codec that only one format has. It may parse several members from one element.
+/// A codec of a single format. It may parse several members from one element.
 pub trait CustomCodec: Sync {
     /// Writes a member of `members` into the element.
     fn write(&self, element: Element, member: &str, members: &Map<String, Value>) -> Element;
 
-    /// Parses the members in an element.
+    /// Parses the members from an element.
     ///
     /// # Errors
     /// The violated rule, as the end of a sentence.
     fn read(&self, element: &Element, member: &str) -> Result<Vec<(String, Value)>, String>;
 
-    /// Returns the schema of the element for the OpenAPI document. `kind` is the kind of transaction that the operation
-    /// submits.
+    /// Returns the schema of the element for the OpenAPI document. `kind` is the transaction kind that the operation submits.
     fn schema(&self, kind: Option<TransactionKind>) -> Value;
 
-    /// Returns the additional schemas of amounts in currencies with `decimals` decimals; an amount must match one of
-    /// them. Returns none if the codec is not for money.
+    /// Returns the alternative schemas of amounts in currencies with `decimals` decimals. The list is empty if the codec is
+    /// not for money.
     fn amount_schemas(&self, decimals: usize) -> Vec<Value>;
 }
 
@@ -195,12 +194,12 @@ impl Format for Tables {
 }
 
 impl Table {
-    /// Returns the member at the path of an element.
+    /// Returns the member that the element at this path contains.
     pub fn member(&self, path: &str) -> Option<&'static str> {
         self.rows.iter().find(|row| row.path == path).map(|row| row.member)
     }
 
-    /// Returns the path of a member; for an unknown member, its name.
+    /// Returns the path of a member, or its name if it is unknown.
     pub fn field(&self, member: &str) -> String {
         let of_row = |row: &Row| {
             let rest = member.strip_prefix(row.member)?;

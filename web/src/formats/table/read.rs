@@ -1,4 +1,4 @@
-//! Parses elements into members. A violation of a field is recorded, and parsing continues.
+//! Parses elements into members. Violations of fields are recorded, and parsing continues.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use crate::error::{ApiError, Code};
 use crate::formats::is_reserved_namespace;
 use crate::formats::members::Members;
 
-/// The namespace of `xsi:schemaLocation`.
+/// Namespace of `schemaLocation` and `noNamespaceSchemaLocation`, the only attributes that are accepted.
 const SCHEMA_INSTANCE: &str = "http://www.w3.org/2001/XMLSchema-instance";
 
 /// Parses a body as XML.
@@ -24,10 +24,10 @@ pub fn parse(body: &[u8], limits: &XmlLimits) -> Result<Element, ApiError> {
         .map_err(|unreadable| ApiError::new(Code::BodyInvalid, format!("The body {unreadable}.")))
 }
 
-/// Parses a document. Its outermost element must be that of the table.
+/// Parses a document whose root element must be that of the table.
 ///
 /// # Errors
-/// [`ApiError`] with status 400 for another outermost element.
+/// [`ApiError`] with status 400 for another root element.
 pub fn read_root(table: &Table, root: &Element) -> Result<Members, ApiError> {
     if root.is(table.namespace, table.root) {
         return Ok(table.read(root));
@@ -41,7 +41,7 @@ pub fn read_root(table: &Table, root: &Element) -> Result<Members, ApiError> {
 }
 
 impl Table {
-    /// Parses the content of an element with any name.
+    /// Parses the content of an element, whatever its name is.
     pub fn read(&self, root: &Element) -> Members {
         let mut members = Members::default();
         for attribute in &root.attributes {
@@ -92,13 +92,13 @@ impl Table {
         }
     }
 
-    /// Keeps an element of another namespace, if that namespace is not reserved.
+    /// Keeps an element of another namespace, unless the namespace is reserved.
     fn keep_foreign(&self, element: &Element, members: &mut Members) {
         if is_reserved_namespace(&element.name.namespace) {
             let field = shown(&element.name.local);
             return members.refuse(&field, "must not be in a namespace that the service uses");
         }
-        // Elements above the size limit are refused later; the first one above the limit is enough for that.
+        // Too many bytes are refused later, so elements after the first one above the limit are not kept.
         let elements = members.elements();
         let bytes: usize = elements.iter().map(String::len).sum();
         if bytes <= UNKNOWN_MEMBERS_BYTES_MAX {
@@ -137,7 +137,7 @@ fn is_within(row: &Row, group: &str) -> bool {
     row.path.strip_prefix(group).is_some_and(|rest| rest.starts_with('/'))
 }
 
-/// Returns whether this is the first element at the path. Adds a violation if it is repeated or has attributes.
+/// Returns whether this is the first element at the path. Adds a violation if the element is repeated or has attributes.
 fn is_first(element: &Element, path: String, seen: &mut BTreeSet<String>, members: &mut Members) -> bool {
     if let Some(attribute) = element.attributes.first() {
         members.refuse(&path, format!("must not have the attribute {}", shown(&attribute.name.local)));
@@ -153,7 +153,7 @@ fn of_row(row: &Row, value: Value) -> Vec<(String, Value)> {
     vec![(row.member.to_owned(), value)]
 }
 
-/// Parses a number of digits only.
+/// Parses a number that consists of digits only.
 pub fn whole_number(text: &str) -> Option<u64> {
     text.parse().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()))
 }

@@ -9,7 +9,7 @@ use super::{ELEMENTS, FieldCodec, Row, Table};
 use crate::formats::Document;
 
 impl Table {
-    /// Writes an element with the members.
+    /// Writes the members as the root element.
     pub fn write(&self, members: &Map<String, Value>) -> Element {
         self.write_as(self.root, members)
     }
@@ -60,7 +60,7 @@ impl Table {
     }
 }
 
-/// Returns the members of a response document, with the elements of other namespaces of a transaction.
+/// Returns the members of a response document. For transactions, they include the elements of other namespaces.
 pub fn members_of(document: &Document) -> Map<String, Value> {
     fn object(value: &impl Serialize) -> Map<String, Value> {
         match serde_json::to_value(value) {
@@ -69,7 +69,7 @@ pub fn members_of(document: &Document) -> Map<String, Value> {
         }
     }
     fn transaction(transaction: &wire::Transaction) -> Map<String, Value> {
-        // Unknown JSON members are not written to XML, where they could be confused with known elements.
+        // Unknown JSON members are not written to XML, where clients could confuse them with known elements.
         let mut members = if transaction.unknown_members.is_empty() {
             object(transaction)
         } else {
@@ -95,7 +95,7 @@ pub fn members_of(document: &Document) -> Map<String, Value> {
     }
 }
 
-/// Returns the last child if it has this name; otherwise adds a new child.
+/// Returns the last child if it has this name; otherwise appends a new child.
 fn enter<'a>(parent: &'a mut Element, namespace: &str, name: &str) -> &'a mut Element {
     let exists = matches!(parent.children.last(), Some(Node::Element(last)) if last.name.local == name);
     if !exists {

@@ -9,7 +9,7 @@ use super::*;
 use crate::api::translate::batch_item;
 use crate::formats::json;
 
-/// The amounts of all items, or the errors of those that cannot be parsed, and the error that ends the document.
+/// Returns the amounts of all items, with error texts for items that cannot be parsed, and the error that ends the document.
 fn amounts(mut items: impl Items) -> (Vec<String>, Option<Broken>) {
     let mut amounts = Vec::new();
     loop {
@@ -59,10 +59,10 @@ fn the_format_is_recognized_if_it_is_not_named() {
     }
 }
 
-/// The items of a document with this media type, or the reason why it is refused.
+/// Returns the items of a document with this media type, or the reason why it is refused.
 fn items_of(media_type: &str, document: &[u8], charset: Charset) -> Result<Vec<BatchItem>, String> {
     let format = ITEM_FORMATS.iter().find(|format| format.media_type == media_type).unwrap();
-    // Small pieces, so that no beginning arrives at once.
+    // Small reads, so that the start of the document arrives in several pieces.
     let input = Box::new(BufReader::with_capacity(2, io::Cursor::new(document.to_owned())));
     let mut items =
         format.read(input, charset, &XmlLimits::default()).map_err(|broken| broken.to_string())?;
@@ -268,7 +268,7 @@ fn a_plain_item_is_the_same_as_its_members() {
     };
     check(r#""type":"deposit","amount":"12.50","currency":"EUR""#, true);
     check(r#""currency":"JPY","reference":"Grüße","amount":"7","type":"withdrawal""#, true);
-    // What cannot be parsed in this way, and what breaks a rule.
+    // Items that the fast path cannot parse, and invalid items.
     for other in [
         r#""type":"deposit","amount":"1","currency":"EUR","reference":"a\n""#,
         r#""type":"deposit","amount":"1","currency":"EUR","metadata":{"a":"1"}"#,

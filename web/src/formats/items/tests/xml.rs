@@ -14,7 +14,7 @@ fn batch(items: &str) -> String {
     format!("<?xml version=\"1.0\"?>\n<BatchRequest xmlns=\"urn:postonce:xml:1\">{items}</BatchRequest>\n")
 }
 
-/// An item with these elements besides those of the addressee.
+/// Returns an item with these elements after those of the ids and the type.
 fn item(rest: &str) -> String {
     let ids = format!("<UserId>{ID}</UserId><AccountId>{ID}</AccountId><MessageId>{ID}</MessageId>");
     format!("<TransactionRequest>{ids}<Type>deposit</Type>{rest}</TransactionRequest>")
@@ -24,7 +24,7 @@ fn amount(amount: &str) -> String {
     item(&format!("<Currency>EUR</Currency><Amount>{amount}</Amount>"))
 }
 
-/// The first item, by either way.
+/// Returns the first item, and whether the fast path parsed it.
 fn first(document: &str) -> (bool, Result<BatchItem, ApiError>) {
     let mut items = Xml::new(document.as_bytes(), &XmlLimits::default()).unwrap();
     match items.next().unwrap().unwrap() {
@@ -156,7 +156,7 @@ fn a_plain_item_is_the_same_as_its_members_and_as_in_json() {
         let expected = batch_item(json::members(line.as_bytes()).unwrap());
         match (item, expected) {
             (Ok(item), Ok(expected)) => assert_eq!(item, expected, "{xml}"),
-            // The texts of violations are a part of the content of a batch.
+            // The fingerprint of a batch includes the texts of violations.
             (Err(error), Err(expected)) => {
                 assert_eq!(error.problem().violations, expected.problem().violations);
             }
