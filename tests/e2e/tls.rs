@@ -145,11 +145,20 @@ async fn certificates_of_clients_are_optional_or_required() {
     assert!(answers(&optional, None).await);
     assert!(answers(&optional, Some(&known)).await);
     assert!(!answers(&optional, Some(&unknown)).await, "a certificate that is sent must be valid");
-    let required =
-        plan().with("POSTONCE_TLS_CLIENT_CERTIFICATES", "required").identified(&known).start().await;
+    let required = plan().with("POSTONCE_TLS_CLIENT_CERTIFICATES", "required");
+    let required = required.with("POSTONCE_ADMIN_BIND", "127.0.0.1:0").identified(&known).start().await;
     assert!(!answers(&required, None).await);
     assert!(answers(&required, Some(&known)).await);
     assert!(!answers(&required, Some(&unknown)).await);
+    // Operators, and the health check of a container, have no certificates.
+    let operators = required.webs[0].operators_address().expect("it has an address for operators");
+    let client = Client::trusting(&operators, required.key(), certificates.authority.pem(), None);
+    drop(client.get("/v1/admin/gate").await.expect(200));
+    let address = operators.trim_start_matches("https://");
+    let settings = required.settings.clone().with("POSTONCE_ADMIN_BIND", address);
+    let health = service::launch(Binary::Web, &settings, &["health"], &required.directory());
+    let (status, lines) = health.run(wait::TIMEOUT);
+    assert!(status.success(), "{lines:?}");
 }
 
 #[tokio::test]
@@ -285,7 +294,7 @@ async fn a_server_without_tls_does_not_limit_the_handshakes_of_another() {
     let certificates = Certificates::new();
     let TlsFiles { certificate, key, .. } = certificates.files.clone();
     let tls = Tls::open(&TlsConfig { certificate, key, clients: None }).expect("valid files");
-    let tls = tls.server_config().expect("a valid configuration");
+    let tls = tls.for_partners().expect("a valid configuration");
     let world: Arc<dyn World> = Arc::new(SystemWorld::new());
     let serve = |connections_max: usize, tls: Option<ServerConfig>| {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");

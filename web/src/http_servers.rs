@@ -12,6 +12,7 @@ use futures::future::{join, join_all};
 use postonce_process::http::serve_peers;
 use postonce_shared::config::Config;
 use postonce_shared::ports::fault::chain;
+use rustls::ServerConfig;
 use tracing::{error, info};
 
 use crate::api::surface::Surface;
@@ -73,16 +74,18 @@ impl HttpServers {
         let (readiness, metrics) = (Arc::clone(&app.readiness), Arc::clone(&app.metrics));
         let callee = Arc::clone(&app.callee);
         let scheme = if tls.is_some() { "https" } else { "http" };
-        let config = || tls.as_ref().map(Tls::server_config).transpose().context("TLS cannot be configured");
+        let configured = |config: fn(&Tls) -> Result<ServerConfig, rustls::Error>| {
+            tls.as_ref().map(config).transpose().context("TLS cannot be configured")
+        };
         let to_operators = operators.map(|operators| -> anyhow::Result<Server> {
             let app = App { serves_peers: false, surface: Surface::Operators, ..app.clone() };
-            let server = serve(app, operators.listener, config()?)
+            let server = serve(app, operators.listener, configured(Tls::for_operators)?)
                 .context("the server for operators cannot be started")?;
             info!("Listening for operators on {scheme}://{}", operators.address);
             Ok(server)
         });
         let to_operators = to_operators.transpose()?;
-        let config = config()?;
+        let config = configured(Tls::for_partners)?;
         let to_partners = serve(app, partners.listener, config).context("the server cannot be started")?;
         info!("listening on {scheme}://{}", partners.address);
         let to_peers = peers.map(|peers| {

@@ -212,21 +212,22 @@ async fn run(cli: Cli, matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns where the web process with this configuration listens. Prefers the address for operators, as plain HTTP without
-/// client certificates.
+/// Returns where the web process with this configuration listens. Prefers the address for operators, which needs no
+/// client certificate.
 ///
 /// # Errors
 /// When every client needs a certificate, which this command does not have.
 fn listening(config: &Config) -> anyhow::Result<Listening> {
+    let is_encrypted = config.tls.is_some();
     if let Some(address) = config.admin_bind {
-        return Ok(Listening { setting: "admin-bind", address, is_encrypted: false });
+        return Ok(Listening { setting: "admin-bind", address, is_encrypted });
     }
     let clients = config.tls.as_ref().and_then(|tls| tls.clients.as_ref());
     ensure!(
         !clients.is_some_and(|clients| clients.required),
         "tls-client-certificates is required, and health has no certificate: set admin-bind, which needs none"
     );
-    Ok(Listening { setting: "bind", address: config.bind, is_encrypted: config.tls.is_some() })
+    Ok(Listening { setting: "bind", address: config.bind, is_encrypted })
 }
 
 fn text(document: &PublishedDocument) -> String {

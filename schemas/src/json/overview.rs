@@ -19,7 +19,7 @@ pub struct Overview {
     pub at: String,
     /// The gate, as the process that answers applies it. `since`, `by` and `reason` are absent for up to some minutes after a change.
     pub gate: Gate,
-    /// The live processes, by id. A process that ended without notice remains for up to 35 minutes.
+    /// The live processes, by id. A process that ended without notice remains for up to 36 minutes.
     pub processes: Vec<OverviewProcess>,
     /// What was accepted and decided in the last seconds.
     pub activity: OverviewActivity,

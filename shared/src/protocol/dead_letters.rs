@@ -236,8 +236,11 @@ impl DeadLetterService {
     ) -> Result<ResolveOutcome, DeadLetterFault> {
         let resolution = Resolution { kind, by: by.to_owned(), at: self.world.now() };
         let resolved = self.letters.resolve(id, &resolution).await?;
+        if !resolved {
+            return Ok(ResolveOutcome::AlreadyResolved);
+        }
         tracing::info!(dead_letter = id, by, "An operator {} dead letter {id}", kind.code());
-        Ok(if resolved { ResolveOutcome::Done } else { ResolveOutcome::AlreadyResolved })
+        Ok(ResolveOutcome::Done)
     }
 
     /// Sends open work again, each key once, as in its row, or unchanged while there is no row: it may be written later.

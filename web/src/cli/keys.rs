@@ -146,7 +146,7 @@ async fn status(service: &PartnerService, record: &ApiKeyRecord) -> anyhow::Resu
         Some(partner) if partner.admits(&record.id) => "active".to_owned(),
         Some(partner) if partner.has_key(&record.id) => "suspended".to_owned(),
         // The creation or the revocation of the key was interrupted.
-        Some(_) | None => "never issued".to_owned(),
+        Some(_) | None => "interrupted".to_owned(),
     })
 }
 

@@ -38,7 +38,7 @@ pub struct Advance {
     /// The highest order number that is known from elsewhere, such as the records of a partner
     #[arg(long, value_name = "ORDER_NUMBER", value_parser = parse_number)]
     at_least: Option<OrderNumber>,
-    /// Continue although processes are registered as running: they were stopped less than half an hour ago, and could not
+    /// Continue although processes are registered as running: they were stopped less than 36 minutes ago, and could not
     /// remove their entries
     #[arg(long)]
     all_stopped: bool,

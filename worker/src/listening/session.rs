@@ -74,10 +74,16 @@ pub struct SessionEnd {
 /// Result of one receiver.
 enum Cycle<D> {
     /// Nothing was received, or receiving was not allowed. `rings_seen` is as in [`SessionEnd::rings_seen`].
-    Nothing { rings_seen: u64 },
+    Nothing {
+        rings_seen: u64,
+    },
     /// A dependency was unavailable, so nothing was received.
     Unavailable,
-    Done { received: usize, backlog: QueueBacklog, settle_state: SettleState<D> },
+    Done {
+        received: usize,
+        backlog: QueueBacklog,
+        settle_state: SettleState<D>,
+    },
     /// Messages of an earlier receive were settled.
     Settled(Handled),
 }

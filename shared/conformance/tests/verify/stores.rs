@@ -414,12 +414,21 @@ async fn work_marked_as_a_dead_letter_must_be_in_one() {
     let (_, found) = verify(store, everything()).await.unwrap();
     assert_eq!(kinds(&found), [], "the dead letter holds the work");
 
-    let lost = bank.accept(keys[1], 5).await;
-    let stored = store.ledger.transaction(&lost.key).await.unwrap().unwrap();
-    let marks = postonce_shared::ports::ledger::Marks { dead_letter: true, ..stored.marks };
-    store.ledger.mark(&lost.key, &stored.revision, marks).await.unwrap().unwrap();
+    let lose = async || {
+        let lost = bank.accept(keys[1], 5).await;
+        let stored = store.ledger.transaction(&lost.key).await.unwrap().unwrap();
+        let marks = postonce_shared::ports::ledger::Marks { dead_letter: true, ..stored.marks };
+        store.ledger.mark(&lost.key, &stored.revision, marks).await.unwrap().unwrap();
+    };
+    lose().await;
     let (_, found) = verify(store, everything()).await.unwrap();
     assert_eq!(kinds(&found), [FindingKind::DeadLetterMissing]);
+    // Those that are too many to be looked up are counted.
+    for _ in 0..1000 {
+        lose().await;
+    }
+    let (_, found) = verify(store, everything()).await.unwrap();
+    assert!(kinds(&found).contains(&FindingKind::More), "{} findings", found.len());
     assert_eq!(found[0].transaction, Some((lost.key.partner.clone(), lost.key.message)));
 
     // An unreadable dead letter may hold the work.

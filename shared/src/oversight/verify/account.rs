@@ -22,7 +22,7 @@ use crate::ports::ledger::StoredTransaction;
 
 /// The age from which an accepted transaction is reported.
 pub const OVERDUE_AFTER: Duration = Duration::from_secs(15 * 60);
-/// Maximum number of transactions per account that are looked up in the dead letters. More are ignored.
+/// Maximum number of transactions per account that are looked up in the dead letters. The others are counted.
 const MARKED_MAX: usize = 1000;
 
 /// The row of an account, as read.
@@ -97,6 +97,8 @@ pub struct Report {
     pub highest_number: Option<u64>,
     /// Accepted transactions that are marked as dead letters.
     pub marked: Vec<TransactionKey>,
+    /// The number of further ones.
+    pub marked_more: u64,
     /// Numbers of rows read.
     pub counts: Counts,
 }
@@ -114,6 +116,7 @@ pub struct AccountAudit {
     until: u64,
     later_rows: Option<LaterRows>,
     marked: Vec<TransactionKey>,
+    marked_more: u64,
     /// Rejections because the account does not exist. These are the only rows that need no account.
     of_unknown_account: u64,
     overdue: u64,
@@ -139,6 +142,7 @@ impl AccountAudit {
             until: account.map_or(u64::MAX, |account| account.sequence),
             later_rows: None,
             marked: Vec::new(),
+            marked_more: 0,
             of_unknown_account: 0,
             overdue: 0,
             oldest: None,
@@ -253,6 +257,7 @@ impl AccountAudit {
             later_version: self.decisions.later(),
             highest_number: self.chain.highest_number,
             marked: self.marked,
+            marked_more: self.marked_more,
             counts: self.counts,
         }
     }
@@ -271,6 +276,8 @@ impl AccountAudit {
         if stored.marks.dead_letter {
             if self.marked.len() < MARKED_MAX {
                 self.marked.push(key.clone());
+            } else {
+                self.marked_more = self.marked_more.saturating_add(1);
             }
         } else if self.options.now.since(*at) > OVERDUE_AFTER {
             self.overdue = self.overdue.saturating_add(1);

@@ -242,6 +242,7 @@ impl Verifier<'_> {
             self.report(&finding);
         }
         let mut shared = self.shared.lock();
+        shared.marked_more = shared.marked_more.saturating_add(report.marked_more);
         for marked in report.marked {
             if shared.marked.len() < MARKED_MAX {
                 shared.marked.push(marked);

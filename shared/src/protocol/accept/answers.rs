@@ -60,7 +60,7 @@ pub enum AcceptFault {
     #[error("the account could not be read")]
     Account(#[source] Arc<StoreFault>),
     /// The transaction log could not be read or written.
-    #[error("the transaction could not be written to the log")]
+    #[error("the transaction log could not be read or written")]
     Log(#[source] Arc<StoreFault>),
     /// The work could not be put on the queue.
     #[error("the work could not be put on the queue")]

@@ -64,14 +64,26 @@ impl Tls {
         Ok(Self { config, provider, certificate, expires_at, warned_of: None, clients, first })
     }
 
-    /// Builds the server configuration of a listener.
+    /// Builds the configuration of the listener for partners, who may need certificates.
     ///
     /// # Errors
     /// When the cryptography provider does not support the TLS versions, which is a build error of this program.
-    pub fn server_config(&self) -> Result<ServerConfig, rustls::Error> {
+    pub fn for_partners(&self) -> Result<ServerConfig, rustls::Error> {
+        self.server_config(self.clients.clone())
+    }
+
+    /// Builds the configuration of the listener for operators, who need no certificates.
+    ///
+    /// # Errors
+    /// As [`Self::for_partners`].
+    pub fn for_operators(&self) -> Result<ServerConfig, rustls::Error> {
+        self.server_config(None)
+    }
+
+    fn server_config(&self, clients: Option<Arc<CurrentClients>>) -> Result<ServerConfig, rustls::Error> {
         let builder = ServerConfig::builder_with_provider(Arc::clone(&self.provider))
             .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])?;
-        let builder = match self.clients.clone() {
+        let builder = match clients {
             Some(clients) => builder.with_client_cert_verifier(clients),
             None => builder.with_no_client_auth(),
         };

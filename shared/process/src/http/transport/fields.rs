@@ -22,7 +22,9 @@ enum Integer {
     /// Index of a name in a table; zero if the name follows as a string.
     Name,
     TableSize,
-    Length { is_name: bool },
+    Length {
+        is_name: bool,
+    },
 }
 
 #[derive(Debug)]

@@ -26,7 +26,10 @@ fn announced_body(head: &[u8]) -> usize {
 enum Phase {
     Head(Head),
     /// Nothing until more than `others` requests have begun. `ahead` bytes of the body were handed over with the head.
-    Begin { others: u64, ahead: u64 },
+    Begin {
+        others: u64,
+        ahead: u64,
+    },
     /// The remaining bytes of a body with a length.
     Sized(u64),
     /// A chunked body.

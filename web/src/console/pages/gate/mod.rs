@@ -117,14 +117,14 @@ pub async fn live(visitor: Visitor) -> Result<HttpResponse, PageError> {
             let overview: Overview = visitor.get(NOW).await?;
             let read = latest.borrow().clone().filter(|gate| gate.epoch >= overview.gate.epoch);
             let gate = match read {
-                Some(gate) => gate,
+                Some(gate) => Some(gate),
                 None => {
-                    let gate = visitor.attempt::<Gate>((Method::GET, GATE), None).await?;
-                    let gate = gate.unwrap_or_else(|_| overview.gate.clone());
-                    latest.replace(Some(gate.clone()));
+                    let gate = visitor.attempt::<Gate>((Method::GET, GATE), None).await?.ok();
+                    latest.replace(gate.clone());
                     gate
                 }
             };
+            let gate = gate.unwrap_or_else(|| overview.gate.clone());
             Ok(events(&with_gate(overview, gate)))
         }
     })

@@ -109,7 +109,7 @@ pub fn applied(overview: &Overview) -> Markup {
         }
         (acknowledgments(&chips))
         @if silent(overview).count() > 0 {
-            p.hint { "A process that ended without notice is listed for up to 35 minutes." }
+            p.hint { "A process that ended without notice is listed for up to 36 minutes." }
         }
     };
     card(&title, body)

@@ -34,7 +34,7 @@ pub fn processes(overview: &Overview) -> Markup {
         (table("Processes", &COLUMNS, &rows))
         @if silent > 0 {
             p.hint {
-                "A process that ended without notice is listed for up to 35 minutes. Receivers, activity and costs are those of \
+                "A process that ended without notice is listed for up to 36 minutes. Receivers, activity and costs are those of \
                  the processes that answer."
             }
         }

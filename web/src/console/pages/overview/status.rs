@@ -77,7 +77,7 @@ fn silent_processes(overview: &Overview) -> Option<Finding> {
                 @for process in processes { li { (process.kind) " at " code { (process.address) } } }
             }
             p {
-                "Look whether it runs, and at its log. One that ended without notice is listed for up to 35 minutes; others do \
+                "Look whether it runs, and at its log. One that ended without notice is listed for up to 36 minutes; others do \
                  its work."
             }
         },

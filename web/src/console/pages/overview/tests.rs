@@ -88,7 +88,7 @@ fn processes_that_need_attention_come_first_and_are_escaped() {
     assert!(table.find("c3") < table.find("a1"));
     assert!(table.contains("Does not answer") && table.contains("http://&lt;script&gt;"));
     assert!(table.contains("2 different builds run"));
-    assert!(table.contains("up to 35 minutes"));
+    assert!(table.contains("up to 36 minutes"));
     let none = Overview { processes: Vec::new(), ..well() };
     assert!(processes::processes(&none).into_string().contains("No process has registered"));
 }
