@@ -2,6 +2,7 @@
 
 use rust_decimal::{Decimal, RoundingStrategy};
 
+use crate::domain::money::check_decimal;
 use crate::ports::operations::PriceKind;
 
 /// List prices of Azure Storage (LRS) as estimated for 2026, in US dollars for 10,000 operations.
@@ -55,8 +56,8 @@ impl Price {
     /// [`PRICE_USD_MAX`] dollars. `None` when it is none.
     pub fn parse(text: &str) -> Option<Self> {
         // `Decimal` also reads signs, underscores, and a point without digits before or after it.
-        let is_digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
-        let usd = Decimal::from_str_exact(text).ok().filter(|_| text.split('.').all(is_digits))?;
+        check_decimal(text).ok()?;
+        let usd = Decimal::from_str_exact(text).ok()?;
         (usd.scale() <= PRICE_DECIMALS_MAX && usd <= Decimal::from(PRICE_USD_MAX)).then_some(Self(usd))
     }
 }
@@ -176,6 +177,7 @@ mod tests {
             "1000.000000001",
             "99999999999999999999",
             "1.2.3",
+            "00.5",
             "٣",
         ];
         for text in wrong {
