@@ -67,6 +67,12 @@ pub enum ConfigError {
         /// The most similar setting, as it is written in the file.
         nearest: String,
     },
+    /// A setting that the file has twice: TOML tells the two names apart.
+    #[error("the configuration file has {name} twice, once with - in its name: remove one of them")]
+    Repeated {
+        /// The setting, as it is written in the file.
+        name: String,
+    },
     /// A variable that is not a setting.
     #[error(
         "the environment has {name}, which is not a setting: the nearest one is {nearest} (--help-settings lists all); \
