@@ -13,8 +13,3 @@ pub mod parts;
 pub mod service;
 
 pub use crate::formats::soap_names::{NAMESPACE, PATH};
-
-/// Returns whether a path is the path of the service.
-pub fn is_at(path: &str) -> bool {
-    path == PATH
-}
