@@ -19,8 +19,10 @@ import java.util.regex.Pattern;
  * </pre>
  */
 public final class Deposit {
-    static final String HTTP_URL = "https?://([A-Za-z0-9._-]+|\\[[0-9A-Fa-f:.]+\\])"
-            + "(:([0-9]{1,4}|[1-5][0-9]{4}|6[0-5][0-9]{3}))?(/[A-Za-z0-9._~%/-]*)?";
+    // Without _, which Java allows in no host.
+    static final String HOST = "[A-Za-z0-9-]{1,63}(\\.[A-Za-z0-9-]{1,63})*\\.?|\\[[0-9A-Fa-f:.]+\\]";
+    static final String PORT = "[0-9]{1,4}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]";
+    static final String HTTP_URL = "https?://(" + HOST + ")(:(" + PORT + "))?(/[A-Za-z0-9._~%/-]*)?";
     static final String KEY =
             setting("POSTONCE_API_KEY", "", "[!-~]+", "set to visible ASCII characters, without spaces");
     static final String BANK = setting("POSTONCE_URL", "http://127.0.0.1:8080", HTTP_URL,

@@ -24,7 +24,9 @@ from urllib.parse import urlsplit
 
 DELAY_MIN_S, DELAY_MAX_S = 0.2, 10.0
 POSTED, REJECTED, REFUSED, UNKNOWN, USAGE = 0, 3, 4, 5, 2
-HTTP_URL = r"https?://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:([0-9]{1,4}|[1-5][0-9]{4}|6[0-5][0-9]{3}))?(/[A-Za-z0-9._~%/-]*)?"
+HOST = r"[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63})*\.?|\[[0-9A-Fa-f:.]+\]"
+PORT = r"[0-9]{1,4}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]"
+HTTP_URL = rf"https?://({HOST})(:({PORT}))?(/[A-Za-z0-9._~%/-]*)?"
 
 
 def usage(message: str) -> NoReturn:

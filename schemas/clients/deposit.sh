@@ -25,7 +25,9 @@ setting() { # NAME VALUE PATTERN RULE
 
 if (($# < 5 || $# > 6)); then usage "$(sed -n '2,11s/^# \{0,1\}//p' "$0")"; fi
 key=$(LC_ALL=C setting POSTONCE_API_KEY "${POSTONCE_API_KEY:-}" '[!-~]+' 'set to visible ASCII characters, without spaces')
-host='([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:([0-9]{1,4}|[1-5][0-9]{4}|6[0-5][0-9]{3}))?'
+name='[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63})*\.?'
+port='[0-9]{1,4}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]'
+host="($name|\[[0-9A-Fa-f:.]+\])(:($port))?"
 bank=$(setting POSTONCE_URL "${POSTONCE_URL:-http://127.0.0.1:8080}" "https?://$host(/[A-Za-z0-9._~%/-]*)?" \
   'an address such as https://bank.example')
 # Longer than the wait in the header Prefer.

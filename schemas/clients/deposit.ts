@@ -26,8 +26,9 @@ function setting(name: string, fallback: string, allowed: RegExp, rule: string):
   return allowed.test(value) ? value : usage(`${name} must be ${rule}`);
 }
 
-const httpUrl =
-  /^https?:\/\/([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:([0-9]{1,4}|[1-5][0-9]{4}|6[0-5][0-9]{3}))?(\/[A-Za-z0-9._~%/-]*)?$/;
+const host = /[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63})*\.?|\[[0-9A-Fa-f:.]+\]/.source;
+const port = /[0-9]{1,4}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]/.source;
+const httpUrl = new RegExp(`^https?://(${host})(:(${port}))?(/[A-Za-z0-9._~%/-]*)?$`);
 const key = setting("POSTONCE_API_KEY", "", /^[!-~]+$/, "set to visible ASCII characters, without spaces");
 const address = setting("POSTONCE_URL", "http://127.0.0.1:8080", httpUrl, "an address such as https://bank.example");
 const bank = address.replace(/\/+$/, "");

@@ -1,5 +1,8 @@
-//! Encoding of incoming text: byte order marks and charset names. All text from clients, operators and mounted files
-//! passes through here before its format is recognized, so that no parser needs rules of its own.
+//! Text from outside: its byte order mark, the names of its encoding, and the digits of its numbers. Everything that a client, an
+//! operator or a mounted file provides as text passes here once, before its format is recognised, so that no reader has a rule of
+//! its own.
+
+use std::str::FromStr;
 
 /// The UTF-8 byte order mark, which many editors and spreadsheets write at the start of a file.
 pub const MARK: &[u8] = b"\xEF\xBB\xBF";
@@ -46,6 +49,26 @@ pub fn without_mark_of_file(content: &[u8]) -> &[u8] {
     content.strip_prefix(MARK).unwrap_or(content)
 }
 
+/// Reads a number that consists of digits only; the parsers of the standard library also take a sign.
+pub fn digits<T: FromStr>(text: &str) -> Option<T> {
+    text.parse().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// Reads a number as [`digits`] does, in its only spelling: without a zero before it.
+pub fn whole_number<T: FromStr>(text: &str) -> Option<T> {
+    digits(text).filter(|_| text == "0" || !text.starts_with('0'))
+}
+
+/// Returns the position of the first percent sign that no two hexadecimal digits follow (RFC 3986, section 2.1). Decoders take it
+/// for itself.
+pub fn misplaced_percent(text: &str) -> Option<usize> {
+    let is_encoded = |at: usize| {
+        let digits = text.as_bytes().get(at..).and_then(|rest| rest.first_chunk::<3>());
+        digits.is_some_and(|[_, digits @ ..]| digits.iter().all(u8::is_ascii_hexdigit))
+    };
+    text.match_indices('%').map(|(at, _)| at).find(|at| !is_encoded(*at))
+}
+
 /// An encoding in which text is accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Charset {
@@ -56,9 +79,9 @@ pub enum Charset {
     UsAscii,
 }
 
-/// The labels of UTF-8 in the Encoding Standard of the WHATWG.
-const UTF_8: [&str; 6] =
-    ["unicode-1-1-utf-8", "unicode11utf8", "unicode20utf8", "utf-8", "utf8", "x-unicode20utf8"];
+/// The labels of UTF-8 in the Encoding Standard of the WHATWG, and its alias in the IANA registry of character sets.
+const UTF_8: [&str; 7] =
+    ["csutf8", "unicode-1-1-utf-8", "unicode11utf8", "unicode20utf8", "utf-8", "utf8", "x-unicode20utf8"];
 /// The names of US-ASCII in the IANA registry of character sets (RFC 2978), and `ascii`, which XML libraries write.
 const US_ASCII: [&str; 11] = [
     "us-ascii",
@@ -120,6 +143,26 @@ mod tests {
     }
 
     #[test]
+    fn numbers_consist_of_digits() {
+        for (text, as_digits, as_number) in [
+            ("0", Some(0), Some(0)),
+            ("10", Some(10), Some(10)),
+            ("255", Some(255), Some(255)),
+            ("007", Some(7), None),
+            ("00", Some(0), None),
+            ("+4", None, None),
+            ("-0", None, None),
+            ("256", None, None),
+            ("", None, None),
+            (" 1", None, None),
+            ("1_0", None, None),
+            ("\u{663}", None, None),
+        ] {
+            assert_eq!((digits::<u8>(text), whole_number::<u8>(text)), (as_digits, as_number), "{text:?}");
+        }
+    }
+
+    #[test]
     fn encodings_have_the_names_of_the_registries() {
         let check = |expected, labels: &[&str]| {
             for label in labels {
@@ -128,7 +171,7 @@ mod tests {
         };
         check(
             Some(Charset::Utf8),
-            &["utf-8", "UTF-8", "utf8", "Utf8", "unicode-1-1-utf-8", "x-unicode20utf8"],
+            &["utf-8", "UTF-8", "utf8", "Utf8", "csUTF8", "unicode-1-1-utf-8", "x-unicode20utf8"],
         );
         check(
             Some(Charset::UsAscii),

@@ -140,9 +140,10 @@ fn malformed(setting: &str) -> &'static [&'static str] {
             "azure:AccountName=a;AccountKey=Zq9x!",
             "azure:AccountName=Zq9x;AccountKey=Zq9x",
             "azure:AccountName=a;SharedAccessSignature=Zq9x",
+            "azure:AccountName=a;SharedAccessSignature=sv=1&sig=Zq9x\tZq9x",
             "azure:BlobEndpoint=Zq9x;QueueEndpoint=https://Zq9x?Zq9x;TableEndpoint=https://t",
         ],
-        "otlp-headers" => &["Zq9x", "Zq9x b=c", "a=Zq9x%0a", "a=Zq9x,"],
+        "otlp-headers" => &["Zq9x", "Zq9x b=c", "a=Zq9x%0a", "a=Zq9x,", "a=Zq9x;b=Zq9x", "a=1,A=Zq9x"],
         "anchor-key" => &["Zq9x", "WnE5eA=="],
         _ => &["Zq9x", "Zq9x,with spaces and more of them"],
     }
@@ -302,7 +303,7 @@ async fn spans_are_sent_with_the_headers_that_are_in_the_file_by_then() {
         .with("POSTONCE_OTLP_HEADERS_FILE", file.path())
         .with("POSTONCE_TRACE_SAMPLING", "1")
         // The setting comes first.
-        .with("OTEL_EXPORTER_OTLP_HEADERS", "authorization=environment")
+        .with("OTEL_EXPORTER_OTLP_HEADERS", "authorization=environment,x-tenant=%2")
         .with("OTEL_BSP_SCHEDULE_DELAY", "100")
         .start()
         .await;
@@ -318,6 +319,7 @@ async fn spans_are_sent_with_the_headers_that_are_in_the_file_by_then() {
         .await;
     };
     until_sent_with("Bearer first").await;
+    bank.webs[0].until_logged("OTEL_EXPORTER_OTLP_HEADERS must be").await;
     file.write("Zq9x");
     bank.webs[0].until_logged("The present otlp-headers stays in use").await;
     file.write("authorization=Bearer%20second");

@@ -8,14 +8,15 @@ use postonce_tests::service::{self, DRAIN_TIME_MAX, Settings};
 const RELOADS: &str = "SIGHUP: reading the files with secrets and certificates again";
 /// What a worker says whose supervisor was asked to.
 const PASSED_ON: &str = "The supervisor received SIGHUP";
-/// Starts the program in a terminal of its own, closes that terminal when the program listens, and prints the exit code of the program.
+/// Starts a program in a terminal of its own, closes that terminal when the program has written a text, and prints the exit code of
+/// the program.
 const TERMINAL: &str = "
 import os, pty, sys
 pid, terminal = pty.fork()
 if pid == 0:
-    os.execvp(sys.argv[1], sys.argv[1:])
+    os.execvp(sys.argv[2], sys.argv[2:])
 seen = b''
-while b'listening on' not in seen:
+while sys.argv[1].encode() not in seen:
     seen += os.read(terminal, 1024)
 os.close(terminal)
 print('ended with', os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
@@ -52,14 +53,17 @@ async fn a_supervisor_passes_on_that_secrets_are_to_be_read_again() {
 
 #[tokio::test]
 async fn a_process_drains_when_its_terminal_is_closed() {
-    let folder = tempfile::tempdir().expect("a folder");
     let settings =
         Settings::default().with("POSTONCE_BIND", "127.0.0.1:0").with("POSTONCE_WORKER_BIND", "127.0.0.1:0");
-    let mut launch = service::launch(Binary::Web, &settings, &[], folder.path());
-    let program = std::mem::replace(&mut launch.program, "python3".into());
-    launch.arguments.splice(0..0, ["-c".into(), TERMINAL.into(), program.into()]);
-    let (status, printed) = launch.run(wait::TIMEOUT + DRAIN_TIME_MAX);
-    assert!(status.success() && printed.contains(&"ended with 0".to_owned()), "{printed:#?}");
-    let log = folder.path().join("postonce-data/postonce.db-wal");
-    assert_eq!(std::fs::metadata(log).map_or(0, |log| log.len()), 0, "the store was closed");
+    // The first line is written before the store is opened.
+    for text in ["listening on", "postonce-web"] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut launch = service::launch(Binary::Web, &settings, &[], folder.path());
+        let program = std::mem::replace(&mut launch.program, "python3".into());
+        launch.arguments.splice(0..0, ["-c".into(), TERMINAL.into(), text.into(), program.into()]);
+        let (status, printed) = launch.run(wait::TIMEOUT + DRAIN_TIME_MAX);
+        assert!(status.success() && printed.contains(&"ended with 0".to_owned()), "{text}: {printed:#?}");
+        let log = folder.path().join("postonce-data/postonce.db-wal");
+        assert_eq!(std::fs::metadata(log).map_or(0, |log| log.len()), 0, "the store was closed");
+    }
 }

@@ -42,8 +42,7 @@ pub fn message_id(headers: &HeaderMap) -> Result<MessageId, ApiError> {
         return Err(invalid("The header Idempotency-Key occurs more than once."));
     }
     let text = value.to_str().unwrap_or_default().trim();
-    let bare = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(text);
-    parse_hyphenated(bare).map_err(|_| {
+    parse_hyphenated(unquoted(text)).map_err(|_| {
         invalid("The Idempotency-Key must be a UUID, such as \"4f9d0c9e-5d3e-4c0e-9a51-1b7a4a4e2f10\".")
     })
 }
@@ -120,8 +119,14 @@ fn preferences(line: &str) -> impl Iterator<Item = (&str, &str)> {
     split_unquoted(line, ',').map(|preference| {
         let first = split_unquoted(preference, ';').next().unwrap_or_default();
         let (name, value) = first.split_once('=').unwrap_or((first, ""));
-        (name.trim(), value.trim().trim_matches('"'))
+        (name.trim(), unquoted(value.trim()))
     })
+}
+
+/// Removes the quotes of a string (RFC 9110, section 5.6.4), if it has both. No value that has a meaning here needs an escape
+/// sequence.
+pub fn unquoted(value: &str) -> &str {
+    value.strip_prefix('"').and_then(|value| value.strip_suffix('"')).unwrap_or(value)
 }
 
 /// Splits at each separator outside quoted strings.

@@ -1,5 +1,6 @@
-//! Query parameters: their names and the parsing of their values. Each operation accepts only the names that the OpenAPI
-//! document lists for it. An ignored misspelled parameter would return a result that the client did not ask for.
+//! Paths, and query parameters: their names, and how their values are read. Each operation accepts the names that the OpenAPI
+//! document lists for it. A misspelled one would otherwise be ignored, and the answer would be another than the one that was asked
+//! for.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
@@ -10,6 +11,7 @@ use actix_web::http::Method;
 use actix_web::web::Query;
 use percent_encoding::percent_decode_str;
 use postonce_schemas::json::Violation;
+use postonce_shared::text::misplaced_percent;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -37,7 +39,13 @@ fn documented(document: &Value) -> Names {
     operations.map(|(path, method, operation)| ((path.clone(), method.clone()), names(operation))).collect()
 }
 
-/// Refuses query parameters that the operation does not have. Routes outside of the OpenAPI document accept any parameter.
+/// Returns the path of a request as the router compares it, without needless percent-encoding, so that the rules about a path are
+/// those of its route. The parts of the path of a signature and of a log line are as they were sent.
+pub fn path(request: &HttpRequest) -> &str {
+    request.match_info().as_str()
+}
+
+/// Refuses query parameters that the operation does not have. Routes outside of the OpenAPI document accept all.
 ///
 /// # Errors
 /// [`ApiError`] with status 400 and each unknown or repeated name.
@@ -84,14 +92,7 @@ pub fn texts<T: DeserializeOwned>(request: &HttpRequest) -> Result<T, ApiError> 
 /// Checks the percent-encoding of a query (RFC 3986, section 2.1). The decoder accepts a percent sign without two digits
 /// as a literal, and replaces bytes that are not UTF-8.
 fn check_encoding(query: &str) -> Result<(), String> {
-    let is_encoded = |rest: &str| {
-        let digits = rest.as_bytes().first_chunk::<2>();
-        digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
-    };
-    let mut signs = query.match_indices('%');
-    if let Some((at, _)) =
-        signs.find(|(at, sign)| !query.get(at.saturating_add(sign.len())..).is_some_and(is_encoded))
-    {
+    if let Some(at) = misplaced_percent(query) {
         let column = at.saturating_add(1);
         return Err(format!("the % at character {column} must be followed by two hexadecimal digits"));
     }
@@ -137,6 +138,19 @@ impl Violations {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_path_is_that_of_its_route() {
+        for (sent, expected) in [
+            ("/v1/admin/gate", "/v1/admin/gate"),
+            ("/v1/%61dmin/gate?a=%62", "/v1/admin/gate"),
+            ("/soap/UserAccountServic%65", "/soap/UserAccountService"),
+            ("/v1/admin%2Fgate", "/v1/admin%2Fgate"),
+        ] {
+            let request = actix_web::test::TestRequest::with_uri(sent).to_http_request();
+            assert_eq!(path(&request), expected, "{sent}");
+        }
+    }
 
     #[test]
     fn percent_signs_are_followed_by_two_digits_and_the_text_is_utf_8() {

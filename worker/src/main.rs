@@ -84,7 +84,7 @@ async fn run(cli: Cli, matches: &ArgMatches) -> anyhow::Result<()> {
     let socket = socket.context("--supervised is only for workers that postonce-worker --scale starts")?;
     let worker = WorkerConfig { held: cli.held, ..WorkerConfig::from(&config) };
     let worker = Worker::new(&bank, worker, Arc::default());
-    let stop = until_stopped(signals, socket, Arc::clone(worker.meter()), world);
+    let stop = until_stopped(signals.until_stop(), socket, Arc::clone(worker.meter()), world);
     process::run(worker, &bank, &network, &config, stop).await?;
     store::checkpoint(&config, &bank.store.files);
     Ok(())
@@ -120,12 +120,12 @@ async fn supervise(
 
 /// Returns when the worker must stop: after a signal, or when its supervisor, if any, closes the socket.
 async fn until_stopped(
-    signals: Signals,
+    signal: impl Future<Output = ()>,
     socket: Option<SupervisorSocket>,
     meter: Arc<Meter>,
     world: Arc<dyn World>,
 ) {
-    let signal = std::pin::pin!(signals.until_stop());
+    let signal = std::pin::pin!(signal);
     match socket {
         Some(socket) => {
             let ended = std::pin::pin!(socket.until_closed(meter, world));

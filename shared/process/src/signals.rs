@@ -21,9 +21,10 @@ const IGNORED: [Number; 6] =
 ///
 /// | signal | effect |
 /// | --- | --- |
-/// | SIGTERM, SIGINT | the process drains; until [`Signals::until_stop`] waits for them, they end it at once |
+/// | SIGTERM, SIGINT | the process drains; until [`Signals::until_stop`] is called, they end it at once |
 /// | SIGHUP | files with secrets and certificates are read again; if the terminal of the process was closed, it drains |
 /// | SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF, SIGXFSZ, SIGPIPE | none |
+/// | SIGQUIT | it is not handled: the process ends at once, with a core if the system writes one |
 #[derive(Debug, Clone, Copy)]
 pub struct Signals {
     terminal: Option<Terminal>,
@@ -76,22 +77,17 @@ impl Signals {
         Ok(signals)
     }
 
-    /// Returns when the process has to drain.
-    pub async fn until_stop(self) {
+    /// Handles the signals that stop the process from now on. The future is ready when the process has to drain, which is at once
+    /// if its terminal was closed before.
+    pub fn until_stop(self) -> impl Future<Output = ()> {
         let handler = |kind| signal(kind).expect("a handler for a signal can be installed");
         let (terminate, interrupt) = (handler(SignalKind::terminate()), handler(SignalKind::interrupt()));
         let mut hangups = handler(SignalKind::hangup());
-        let hung_up = async move {
-            while hangups.recv().await.is_some() {
-                if self.is_terminal_closed() {
-                    return;
-                }
-            }
-        };
-        let received = async |mut signal: Signal| {
+        let hung_up = async move { while !self.is_terminal_closed() && hangups.recv().await.is_some() {} };
+        let received = |mut signal: Signal| async move {
             signal.recv().await;
         };
-        select_all([received(terminate).boxed(), received(interrupt).boxed(), hung_up.boxed()]).await;
+        select_all([received(terminate).boxed(), received(interrupt).boxed(), hung_up.boxed()]).map(drop)
     }
 
     fn is_terminal_closed(self) -> bool {

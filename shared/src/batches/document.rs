@@ -125,13 +125,14 @@ impl DocumentWriter {
         Some(Part { lane: Some(number), raw: std::mem::take(&mut lane.raw) })
     }
 
-    /// Adds the next item, which is invalid. Returns the part that it completes, if any.
-    pub fn add_invalid(&mut self, item: InvalidItem) -> Option<Part> {
+    /// Adds the next item, which breaks a rule. Returns a part that is complete. `sent` identifies what the client sent: the
+    /// reason does not, because another version of the program words it differently.
+    pub fn add_invalid(&mut self, item: InvalidItem, sent: &[u8]) -> Option<Part> {
         let reason = item.reason.chars().take(REASON_CHARS_MAX).collect();
-        let start = self.invalid.len();
-        InvalidItem { reason, ..item }.encode_to(&mut self.invalid);
         self.content.update([0]);
-        self.content.update(self.invalid.get(start..).unwrap_or_default());
+        self.content.update(item.line.to_be_bytes());
+        self.content.update(Sha256::digest(sent));
+        InvalidItem { reason, ..item }.encode_to(&mut self.invalid);
         self.invalid_count = self.invalid_count.saturating_add(1);
         if self.invalid.len() < PART_BYTES {
             return None;
@@ -240,12 +241,22 @@ mod tests {
         changed[3].instruction.amount = changed[4].instruction.amount;
         assert_ne!(digest(&items), digest(&changed));
         assert_ne!(digest(&items), digest(&items[..9]));
-        let mut invalid = DocumentWriter::default();
-        let broken = InvalidItem { line: 1, message: None, reason: "x".repeat(600) };
-        assert_eq!(invalid.add_invalid(broken), None);
-        let (parts, summary) = invalid.finish();
+    }
+
+    #[test]
+    fn an_invalid_item_is_identified_by_what_was_sent_and_not_by_the_reason() {
+        let write = |line: u32, reason: &str, sent: &[u8]| {
+            let mut invalid = DocumentWriter::default();
+            let broken = InvalidItem { line, message: None, reason: reason.to_owned() };
+            assert_eq!(invalid.add_invalid(broken, sent), None);
+            invalid.finish()
+        };
+        let (parts, summary) = write(1, &"x".repeat(600), b"sent");
         assert_eq!((summary.invalid, summary.valid.count, parts.len()), (1, 0, 1));
         let kept: Vec<InvalidItem> = items::decode(&items::compress(&parts[0].raw)).unwrap();
         assert_eq!(kept[0].reason.len(), 500);
+        assert_eq!(write(1, "worded otherwise", b"sent").1, summary);
+        assert_ne!(write(1, &"x".repeat(600), b"other").1.content, summary.content);
+        assert_ne!(write(2, &"x".repeat(600), b"sent").1.content, summary.content);
     }
 }

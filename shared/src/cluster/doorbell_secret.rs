@@ -67,8 +67,8 @@ impl fmt::Debug for Key {
 /// Error: the text does not contain usable secrets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "is not one secret of at least {RING_SECRET_CHARS_MIN} visible ASCII characters without spaces, or two with a \
-     comma between them"
+    "is not one secret of at least {RING_SECRET_CHARS_MIN} visible ASCII characters without spaces and semicolons, or \
+     two with a comma between them"
 )]
 pub struct InvalidDoorbellKeys;
 
@@ -80,7 +80,8 @@ impl DoorbellKeys {
     pub fn parse(text: &str) -> Result<Self, InvalidDoorbellKeys> {
         let secrets: Vec<&str> = text.split(',').collect();
         let valid = |secret: &&str| {
-            secret.len() >= RING_SECRET_CHARS_MIN && secret.bytes().all(|byte| byte.is_ascii_graphic())
+            let is_allowed = |byte: u8| byte.is_ascii_graphic() && byte != b';';
+            secret.len() >= RING_SECRET_CHARS_MIN && secret.bytes().all(is_allowed)
         };
         if secrets.len() > SECRETS_MAX || !secrets.iter().all(valid) {
             return Err(InvalidDoorbellKeys);
@@ -278,7 +279,10 @@ mod tests {
         }
         let three = format!("{long},{long},{long}");
         let second_short = format!("{long},short");
-        for wrong in ["", ",", "short", "0123456789 abcdef", "0123456789abcdef,", &three, &second_short] {
+        let semicolon = format!("{long};{long}");
+        for wrong in
+            ["", ",", "short", "0123456789 abcdef", "0123456789abcdef,", &three, &second_short, &semicolon]
+        {
             assert_eq!(DoorbellKeys::parse(wrong).unwrap_err(), InvalidDoorbellKeys, "{wrong}");
         }
     }

@@ -22,7 +22,7 @@ pub struct AzureTerms {
     #[arg(long, value_name = "ID", value_parser = client_id)]
     azure_client_id: Option<String>,
     /// PEM file with the authorities that the certificates of Azure Storage and of the authority for workload identities
-    /// are checked against; by default the public ones
+    /// are checked against, read at the start; by default the public ones
     #[arg(long, value_name = "FILE")]
     pub azure_ca: Option<PathBuf>,
 }

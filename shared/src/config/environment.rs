@@ -38,8 +38,7 @@ pub struct Environment {
 impl Environment {
     /// Reads the environment variables of this process.
     pub fn of_process() -> Self {
-        let text = |text: OsString| text.to_string_lossy().into_owned();
-        std::env::vars_os().map(|(name, value)| (text(name), text(value))).collect()
+        std::env::vars_os().map(|(name, value)| (name.to_string_lossy().into_owned(), value)).collect()
     }
 
     pub(super) fn file(&self, variable: &str) -> Option<&Path> {
@@ -62,11 +61,11 @@ impl Environment {
     }
 }
 
-impl FromIterator<(String, String)> for Environment {
-    fn from_iter<I: IntoIterator<Item = (String, String)>>(variables: I) -> Self {
+impl FromIterator<(String, OsString)> for Environment {
+    fn from_iter<I: IntoIterator<Item = (String, OsString)>>(variables: I) -> Self {
         let (mut names, mut files) = (Vec::new(), BTreeMap::new());
         for (name, value) in variables {
-            if is_service_link(&name, &value) {
+            if is_service_link(&name, &value.to_string_lossy()) {
                 continue;
             }
             if is_ours(&name) && name.ends_with(FILE_SUFFIX) {
@@ -99,12 +98,14 @@ fn is_service_link(name: &str, value: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::ffi::OsStringExt as _;
+
     use super::*;
 
     fn errors(names: &[&str]) -> Vec<String> {
         let variable = |text: &&str| {
             let (name, value) = text.split_once('=').unwrap_or((text, ""));
-            (name.to_owned(), value.to_owned())
+            (name.to_owned(), value.into())
         };
         let environment: Environment = names.iter().map(variable).collect();
         let errors = environment.errors(&["queue-count", "bind", "worker-bind", "storage"], &["storage"]);
@@ -142,5 +143,13 @@ mod tests {
         assert_eq!(errors(&["POSTONCE_PORT_NUMBER", "POSTONCE_BIND_PORT=8080"]).len(), 2);
         // Not a secret setting.
         assert_eq!(errors(&["POSTONCE_BIND_FILE=/run/secrets/bind"]).len(), 1);
+    }
+
+    #[test]
+    fn a_path_is_taken_as_it_is() {
+        let path = OsString::from_vec(b"/run/secr\xff".to_vec());
+        let environment: Environment =
+            [("POSTONCE_STORAGE_FILE".to_owned(), path.clone())].into_iter().collect();
+        assert_eq!(environment.file("POSTONCE_STORAGE_FILE"), Some(Path::new(&path)));
     }
 }

@@ -67,7 +67,13 @@ pub enum ConfigError {
         /// The most similar setting, as written in the file.
         nearest: String,
     },
-    /// The environment has an unknown `POSTONCE_…` variable.
+    /// A setting that the file has twice: TOML tells the two names apart.
+    #[error("the configuration file has {name} twice, once with - in its name: remove one of them")]
+    Repeated {
+        /// The setting, as it is written in the file.
+        name: String,
+    },
+    /// A variable that is not a setting.
     #[error(
         "the environment has {name}, which is not a setting: the nearest one is {nearest} (--help-settings lists all); \
          unset it or correct its name"

@@ -162,7 +162,8 @@ pub struct Config {
     #[arg(help_heading = "HTTP", long, value_name = "URL", value_parser = advertise)]
     pub advertise: Option<Address>,
     /// Secret with which the processes of the bank sign their calls to each other, at least 16 visible ASCII
-    /// characters; during a change two secrets as new,old; by default one is generated and saved in the store
+    /// characters without commas and semicolons; during a change two secrets as new,old; by default one is generated and saved in the
+    /// store
     #[arg(help_heading = "HTTP")]
     #[arg(long, value_name = "SECRET", hide_env_values = true, value_parser = ring_keys)]
     pub ring_secret: Option<DoorbellKeys>,

@@ -203,12 +203,40 @@ pub(super) fn parse_file(path: &Path, text: &str) -> (Values, Vec<ConfigError>) 
     let (mut values, mut errors) = (Values::new(), Vec::new());
     for (name, value) in table {
         let setting = name.replace('_', "-");
-        if known.contains(&setting.as_str()) {
-            values.insert(setting, value.as_str().map_or_else(|| value.to_string(), str::to_owned));
-        } else {
+        let Some(arg) = command.get_arguments().find(|arg| arg.get_long() == Some(setting.as_str())) else {
             let nearest = nearest(&setting, &known).replace('-', "_");
             errors.push(ConfigError::UnknownSetting { name, nearest });
+            continue;
+        };
+        if !value.is_str() && is_free_text(arg) {
+            let shown = if arg.is_hide_env_values_set() {
+                NOT_SHOWN.into()
+            } else {
+                masked(&value.to_string()).into_owned()
+            };
+            errors.push(ConfigError::Value {
+                setting,
+                value: shown,
+                source_of_value: Origin::File(path.to_owned()).words(),
+                allowed: "must be a text in quotes".to_owned(),
+            });
+            continue;
+        }
+        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        if values.insert(setting, text).is_some() {
+            errors.push(ConfigError::Repeated { name: name.replace('-', "_") });
         }
     }
     (values, errors)
+}
+
+/// Names of values that are numbers.
+const NUMBERS: [&str; 6] = ["BYTES", "COUNT", "MILLISECONDS", "PART", "SECONDS", "USD"];
+
+/// Returns whether any text may be a value of the setting. The parser of every other setting refuses what is no number, or none of
+/// its values.
+fn is_free_text(arg: &clap::Arg) -> bool {
+    let is_number =
+        arg.get_value_names().is_some_and(|names| names.iter().any(|name| NUMBERS.contains(&name.as_str())));
+    !is_number && arg.get_possible_values().is_empty()
 }

@@ -1,3 +1,4 @@
+use std::ffi::OsString;
 use std::io::Write as _;
 
 use clap::Command;
@@ -11,7 +12,7 @@ use crate::ports::operations::PriceKind;
 fn in_force(arguments: &[&str], environment: &[&str]) -> Result<(Config, Vec<SettingInForce>), ConfigErrors> {
     let command = add_settings(Command::new("test"));
     let arguments = std::iter::once("test").chain(arguments.iter().copied());
-    let environment = environment.iter().map(|name| ((*name).to_owned(), String::new())).collect();
+    let environment = environment.iter().map(|name| ((*name).to_owned(), OsString::new())).collect();
     Config::in_force(&command.try_get_matches_from(arguments).unwrap(), &environment)
 }
 
@@ -88,6 +89,8 @@ fn an_error_names_setting_value_and_rule() {
     };
     check(&["--visibility-timeout-s", "0"], &["visibility-timeout-s", "\"0\"", "from 1 to 604800"]);
     check(&["--dequeue-count-max", "many"], &["dequeue-count-max", "\"many\"", "whole number"]);
+    check(&["--dequeue-count-max", "+4"], &["dequeue-count-max", "\"+4\"", "whole number"]);
+    check(&["--idle-poll-max-ms", "0700"], &["idle-poll-max-ms", "\"0700\"", "whole number"]);
     check(&["--receivers-max", "0"], &["receivers-max", "\"0\"", "from 1 to 64"]);
     check(&["--receivers-min", "9"], &["receivers-max", "\"8\" (by default)", "below receivers-min", "is 9"]);
     check(&["--bind", "localhost"], &["bind", "\"localhost\"", "ip:port"]);
@@ -224,6 +227,27 @@ fn a_file_can_contain_texts_numbers_and_booleans() {
     let config = read(&[arguments[0], arguments[1], "--tls-key=key", "--tls-certificate=pem"]).unwrap();
     assert_eq!((config.internal_on_bind, config.queue_count, config.tls.is_some()), (false, 3, true));
     assert_eq!(config.prices.of(PriceKind::Queue, 10_000).usd(), "0.500000000");
+}
+
+#[test]
+fn a_file_has_each_setting_once_and_with_a_value_of_its_type() {
+    for (text, expected) in [
+        ("queue_count = 2\nqueue-count = 8\n", "the configuration file has queue_count twice"),
+        ("name_prefix = true\n", "name-prefix is \"true\" (in the configuration file)"),
+        ("legacy_partner = false\n", "it must be a text in quotes"),
+        ("backup_folder = 5\n", "it must be a text in quotes"),
+        ("anchor_folder = [\"a\"]\n", "it must be a text in quotes"),
+        ("otlp_ca = 2026-01-01\n", "otlp-ca is \"2026-01-01\""),
+        ("ring_secret = 1234567890123456\n", "ring-secret is \"(not shown)\""),
+        ("queue_count = [3]\n", "it must be a whole number from 1 to 64"),
+        ("queue_count = true\n", "it must be a whole number from 1 to 64"),
+        ("internal_on_bind = 1\n", "it must be true or false"),
+        ("immediate_posting = true\n", "it must be on or off"),
+    ] {
+        let texts = read(&["--config", file(text).path().to_str().unwrap()]).unwrap_err().texts();
+        let [refused] = texts.as_slice() else { panic!("{text}: {texts:?}") };
+        assert!(refused.contains(expected), "{text}: {refused}");
+    }
 }
 
 #[test]

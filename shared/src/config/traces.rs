@@ -20,7 +20,8 @@ pub struct TraceTerms {
     /// commas, with percent-encoded values; in addition to those in OTEL_EXPORTER_OTLP_HEADERS, and before them
     #[arg(long, value_name = "HEADERS", hide_env_values = true, value_parser = ExportHeaders::parse)]
     pub otlp_headers: Option<ExportHeaders>,
-    /// PEM file with the authorities that the certificate of the collector is checked against; by default the public ones
+    /// PEM file with the authorities that the certificate of the collector is checked against, read at the start; by default the
+    /// public ones
     #[arg(long, value_name = "FILE")]
     pub otlp_ca: Option<PathBuf>,
     /// Part of the requests whose traces are sent to otlp-endpoint, from 0 to 1 with at most 6 decimals; the last digits of the

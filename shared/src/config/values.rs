@@ -14,14 +14,15 @@ use crate::cluster::doorbell_secret::{DoorbellKeys, RING_SECRET_CHARS_MIN};
 use crate::domain::ids::PartnerId;
 use crate::oversight::prices::{PRICE_DECIMALS_MAX, PRICE_USD_MAX, Price};
 use crate::ports::process_registry::Address;
+use crate::text::whole_number;
 
 /// Returns a parser for whole numbers in a range.
 pub(super) fn number<T: FromStr>(
     allowed: RangeInclusive<u64>,
 ) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync {
     move |text| {
-        let is_allowed = text.parse().is_ok_and(|number: u64| allowed.contains(&number));
-        let number = is_allowed.then(|| text.parse().ok()).flatten();
+        let is_allowed = whole_number(text).is_some_and(|number: u64| allowed.contains(&number));
+        let number = is_allowed.then(|| whole_number(text)).flatten();
         number.ok_or_else(|| format!("must be a whole number from {} to {}", allowed.start(), allowed.end()))
     }
 }
@@ -90,8 +91,8 @@ pub(super) fn bootstrap_key(text: &str) -> Result<SecretString, String> {
 pub(super) fn ring_keys(text: &str) -> Result<DoorbellKeys, String> {
     DoorbellKeys::parse(text).map_err(|_| {
         format!(
-            "must have at least {RING_SECRET_CHARS_MIN} visible ASCII characters without spaces and commas; \
-             during a change, two of them as new,old"
+            "must have at least {RING_SECRET_CHARS_MIN} visible ASCII characters without spaces, commas and \
+             semicolons; during a change, two of them as new,old"
         )
     })
 }

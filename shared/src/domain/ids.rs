@@ -70,6 +70,8 @@ uuid_id! {
 pub struct InvalidId;
 
 const HYPHENATED_CHARS: usize = 36;
+/// Length of a UUID without hyphens.
+const SIMPLE_CHARS: usize = 32;
 
 /// Parses an id in the form that clients must write: with hyphens, in upper or lower case. The schemas (`uuid`) allow
 /// only this form; rows and messages of the bank use other forms too.
@@ -78,6 +80,14 @@ const HYPHENATED_CHARS: usize = 36;
 /// [`InvalidId`] for anything else, including a UUID in braces, as a URN or without hyphens.
 pub fn parse_hyphenated<T: FromStr<Err = InvalidId>>(text: &str) -> Result<T, InvalidId> {
     if text.len() == HYPHENATED_CHARS { text.parse() } else { Err(InvalidId) }
+}
+
+/// Parses an id as [`parse_hyphenated`] does, or as thirty-two hexadecimal digits, the other form that direct producers may write.
+///
+/// # Errors
+/// [`InvalidId`] for anything else, including a UUID in braces and as a URN.
+pub fn parse_bare<T: FromStr<Err = InvalidId>>(text: &str) -> Result<T, InvalidId> {
+    if matches!(text.len(), SIMPLE_CHARS | HYPHENATED_CHARS) { text.parse() } else { Err(InvalidId) }
 }
 
 /// Longest name of a partner, in characters.

@@ -2,6 +2,7 @@
 
 use rust_decimal::{Decimal, RoundingStrategy};
 
+use crate::domain::money::check_decimal;
 use crate::ports::operations::PriceKind;
 
 /// Estimated list prices of Azure Storage (LRS) in 2026, in US dollars per 10,000 operations.
@@ -53,9 +54,9 @@ impl Price {
     /// Parses dollars as a decimal number such as `0.00036`, with at most [`PRICE_DECIMALS_MAX`] decimals and at most
     /// [`PRICE_USD_MAX`] dollars; `None` for anything else.
     pub fn parse(text: &str) -> Option<Self> {
-        // `Decimal` also accepts signs, underscores, and a point without digits on one side.
-        let is_digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
-        let usd = Decimal::from_str_exact(text).ok().filter(|_| text.split('.').all(is_digits))?;
+        // `Decimal` also reads signs, underscores, and a point without digits before or after it.
+        check_decimal(text).ok()?;
+        let usd = Decimal::from_str_exact(text).ok()?;
         (usd.scale() <= PRICE_DECIMALS_MAX && usd <= Decimal::from(PRICE_USD_MAX)).then_some(Self(usd))
     }
 }
@@ -175,6 +176,7 @@ mod tests {
             "1000.000000001",
             "99999999999999999999",
             "1.2.3",
+            "00.5",
             "٣",
         ];
         for text in wrong {

@@ -15,6 +15,7 @@ use uuid::Uuid;
 
 use super::fault::StoreFault;
 use crate::domain::time::Timestamp;
+use crate::text::whole_number;
 
 /// Validity of an entry after its renewal. One renewal may fail.
 pub const VALID_FOR: Duration = Duration::from_secs(35 * 60);
@@ -117,7 +118,7 @@ impl Address {
         let rest = text.strip_prefix("http://").unwrap_or(text);
         let rest = rest.strip_suffix('/').unwrap_or(rest);
         let (host, port) = rest.rsplit_once(':').ok_or(InvalidAddress)?;
-        let port: u16 = port.parse().map_err(|_| InvalidAddress)?;
+        let port: u16 = whole_number(port).ok_or(InvalidAddress)?;
         let is_host = match host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
             Some(ipv6) => ipv6.parse::<std::net::Ipv6Addr>().is_ok(),
             None => {
@@ -249,6 +250,8 @@ mod tests {
             "http://host",
             "http://host:0",
             "http://host:99999",
+            "http://host:+80",
+            "http://host:080",
             "https://host:1",
             "ftp://host:1",
             "http://user@host:1",

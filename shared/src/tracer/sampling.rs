@@ -3,8 +3,10 @@
 use rust_decimal::Decimal;
 use rust_decimal::prelude::ToPrimitive as _;
 
-/// The sampled fraction of traces. All processes with the same fraction decide equally: the last 56 bits of the trace id,
-/// which are random, are compared with a threshold ("Consistent Probability Sampling" of OpenTelemetry).
+use crate::domain::money::check_decimal;
+
+/// The part of the traces that is recorded. The same trace has the same result in all processes with the same part: the last
+/// 56 bits of its id, which are random, are compared with a limit ("Consistent Probability Sampling" of OpenTelemetry).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sampling {
     /// Traces with a lower number are not recorded.
@@ -17,7 +19,9 @@ const VALUES: u64 = 1 << 56;
 impl Sampling {
     /// Parses a fraction from 0 to 1 with at most 6 decimals.
     pub fn parse(text: &str) -> Option<Self> {
-        let part: Decimal = text.parse().ok()?;
+        // `Decimal` also reads signs, underscores, and a point without digits before or after it.
+        check_decimal(text).ok()?;
+        let part = Decimal::from_str_exact(text).ok()?;
         let is_valid = (Decimal::ZERO..=Decimal::ONE).contains(&part) && part.scale() <= 6;
         let left_out = Decimal::ONE.checked_sub(part).filter(|_| is_valid)?;
         let limit = left_out.checked_mul(Decimal::from(VALUES))?.to_u64()?;
@@ -50,7 +54,9 @@ mod tests {
 
     #[test]
     fn only_parts_of_one_are_taken() {
-        for wrong in ["", "-0.1", "1.1", "10%", "0.0000001", "1e-7", "NaN"] {
+        for wrong in
+            ["", "-0.1", "1.1", "10%", "0.0000001", "1e-7", "NaN", "+0.1", ".5", "1.", "0_1", "0.1_0", "00.1"]
+        {
             assert_eq!(Sampling::parse(wrong), None, "{wrong}");
         }
     }

@@ -175,6 +175,7 @@ async fn line_ends_after_the_key_do_not_count(payment: Payment) {
 
 async fn what_cannot_be_sent_is_wrong_usage_and_not_shown(payment: Payment) {
     let network = payment.network([], Step::Forward);
+    let long_label = format!("http://{}.Zq9x", "a".repeat(64));
     for (name, value) in [
         ("POSTONCE_API_KEY", ""),
         ("POSTONCE_API_KEY", "\r\n"),
@@ -183,6 +184,10 @@ async fn what_cannot_be_sent_is_wrong_usage_and_not_shown(payment: Payment) {
         ("POSTONCE_API_KEY", "po_Zq9x é"),
         ("POSTONCE_URL", "http://ada:Zq9x@127.0.0.1:1"),
         ("POSTONCE_URL", "Zq9x"),
+        ("POSTONCE_URL", "http://127.0.0.1:65536"),
+        ("POSTONCE_URL", "http://127.0.0.1:65999/Zq9x"),
+        ("POSTONCE_URL", "http://a..Zq9x"),
+        ("POSTONCE_URL", long_label.as_str()),
         ("POSTONCE_ATTEMPT_S", "Zq9x"),
         ("POSTONCE_GIVE_UP_S", "Zq9x"),
     ] {

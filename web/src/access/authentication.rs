@@ -59,7 +59,7 @@ pub fn is_of_console(path: &str) -> bool {
 
 /// Returns whether the request is the look-up of a session's key, which the console makes for each of its pages.
 pub fn is_of_session(request: &HttpRequest) -> bool {
-    request.path() == KEY && MadeByConsole::of(request).is_some()
+    query::path(request) == KEY && MadeByConsole::of(request).is_some()
 }
 
 /// Authenticated caller with permission `P`.
@@ -294,7 +294,7 @@ async fn authenticate(request: &HttpRequest) -> Result<(web::Data<Keyring>, Pres
 /// Returns whether an operator makes the request: on a path for operators or by the console, with an operator's scope.
 /// Such requests have separate limits, so that operators can act while the partner of the key exhausts its own.
 fn is_by_operator(request: &HttpRequest, grant: &Grant) -> bool {
-    let is_theirs = is_of_operators(request.path()) || MadeByConsole::of(request).is_some();
+    let is_theirs = is_of_operators(query::path(request)) || MadeByConsole::of(request).is_some();
     is_theirs && Scope::OF_OPERATORS.iter().any(|scope| grant.allows(*scope))
 }
 
@@ -410,9 +410,9 @@ fn too_many_invalid_keys(request: &HttpRequest, seconds: u64) -> ApiError {
 pub fn credentials(request: &HttpRequest) -> Result<Cow<'_, str>, ApiError> {
     let value = request.headers().get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
     let basic = value.and_then(|value| value.trim().split_once(' '));
-    match basic
-        .filter(|(scheme, _)| request.path() == soap_names::PATH && scheme.eq_ignore_ascii_case("basic"))
-    {
+    match basic.filter(|(scheme, _)| {
+        query::path(request) == soap_names::PATH && scheme.eq_ignore_ascii_case("basic")
+    }) {
         None => api_key(request.headers()).map(Cow::Borrowed),
         Some((_, encoded)) => password(encoded).map(Cow::Owned).ok_or_else(|| {
             let detail = "Send your key as the password in \"Authorization: Basic …\".";

@@ -179,7 +179,8 @@ impl ResultFormat {
     /// [`ApiError`] with status 406.
     pub fn of(headers: &HeaderMap) -> Result<Self, ApiError> {
         let lines = headers.get_all(header::ACCEPT).filter_map(|value| value.to_str().ok());
-        let accepted: Vec<&str> = lines.flat_map(|line| line.split(',')).map(str::trim).collect();
+        let ranges = lines.flat_map(|line| line.split(',')).map(str::trim);
+        let accepted: Vec<&str> = ranges.filter(|range| !range.is_empty()).collect();
         let weight = |format: Self| crate::api::negotiate::weight(&accepted, format.essence());
         let best = if weight(Self::Csv) > weight(Self::NdJson) { Self::Csv } else { Self::NdJson };
         if accepted.is_empty() || weight(best) > 0 {
@@ -279,6 +280,19 @@ fn result(line: &ResultLine) -> BatchResult {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_empty_range_accepts_nothing_and_refuses_nothing() {
+        let accepted = |value: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::ACCEPT, header::HeaderValue::from_static(value));
+            ResultFormat::of(&headers).ok()
+        };
+        assert_eq!(accepted(""), Some(ResultFormat::NdJson));
+        assert_eq!(accepted(" , "), Some(ResultFormat::NdJson));
+        assert_eq!(accepted(", text/csv,"), Some(ResultFormat::Csv));
+        assert_eq!(accepted("text/html,"), None);
+    }
 
     #[test]
     fn a_reason_in_csv_is_no_formula() {

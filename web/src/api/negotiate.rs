@@ -15,7 +15,8 @@ use postonce_shared::text::Charset;
 use crate::api::soap;
 use crate::error::{ApiError, Code};
 use crate::formats::{Document, FORMATS, Format, GENERIC_XML, named};
-use crate::headers::{self, X_REQUEST_ID};
+use crate::headers::{self, X_REQUEST_ID, unquoted};
+use crate::query;
 
 /// Returns the format of a body. `profile` is the default format of the partner.
 ///
@@ -45,7 +46,7 @@ pub fn body_format(
 /// # Errors
 /// [`ApiError`] with status 415 for another character set, and for a compressed body.
 pub fn utf8_essence(headers: &HeaderMap) -> Result<Option<&str>, ApiError> {
-    let encoding = header_text(headers, header::CONTENT_ENCODING);
+    let encoding = headers.get(header::CONTENT_ENCODING).map(|value| value.to_str().unwrap_or_default());
     if let Some(encoding) = encoding.filter(|it| !it.eq_ignore_ascii_case("identity")) {
         let detail = format!("The body must not be compressed, but its encoding is {encoding:?}.");
         return Err(ApiError::new(Code::MediaTypeUnsupported, detail));
@@ -65,9 +66,12 @@ pub fn utf8_media_type(headers: &HeaderMap) -> Result<Option<&str>, ApiError> {
 /// Returns the character set of a body. The default is UTF-8.
 ///
 /// # Errors
-/// [`ApiError`] with status 415 for another character set, or for different ones.
+/// [`ApiError`] with status 415 for another one, if several are named, and if the header cannot be read.
 pub fn charset(headers: &HeaderMap) -> Result<Charset, ApiError> {
-    let Some(content_type) = header_text(headers, header::CONTENT_TYPE) else { return Ok(Charset::Utf8) };
+    let Some(content_type) = headers.get(header::CONTENT_TYPE) else { return Ok(Charset::Utf8) };
+    let content_type = content_type.to_str().map_err(|_| {
+        ApiError::new(Code::MediaTypeUnsupported, "The header Content-Type must be visible ASCII.")
+    })?;
     let mut found = Charset::Utf8;
     for (place, label) in MediaType::of(content_type).parameters_named("charset").enumerate() {
         let named = Charset::named(label);
@@ -185,7 +189,7 @@ pub async fn refuse_in_format(
     next: Next<impl MessageBody + 'static>,
 ) -> Result<ServiceResponse<BoxBody>, Error> {
     let response = next.call(request).await?.map_into_boxed_body();
-    if soap::is_at(response.request().path()) {
+    if query::path(response.request()) == soap::PATH {
         return Ok(soap::fault::respond(response));
     }
     let format = Reply::to_refused(response.request()).format;
@@ -259,12 +263,7 @@ impl<'a> MediaType<'a> {
     }
 }
 
-/// Removes the quotes of a quoted string (RFC 9110, section 5.6.4). No value of interest contains an escape sequence.
-fn unquoted(value: &str) -> &str {
-    value.strip_prefix('"').and_then(|value| value.strip_suffix('"')).unwrap_or(value)
-}
-
-/// `Accept` header: media ranges with their weights in thousandths.
+/// Parsed `Accept` header: media ranges with their weights in thousandths.
 struct Accepted<'a>(Vec<(&'a str, u16)>);
 
 impl<'a> Accepted<'a> {
@@ -336,7 +335,10 @@ mod tests {
     fn a_charset_has_the_names_of_the_registries() {
         let check = |content_type: &str, expected: Option<Charset>| {
             let mut headers = HeaderMap::new();
-            headers.insert(header::CONTENT_TYPE, content_type.parse().unwrap());
+            headers.insert(
+                header::CONTENT_TYPE,
+                header::HeaderValue::from_bytes(content_type.as_bytes()).unwrap(),
+            );
             assert_eq!(charset(&headers).ok(), expected, "{content_type}");
         };
         for utf_8 in [
@@ -359,6 +361,8 @@ mod tests {
             "text/csv; charset=utf-8; charset=latin1",
             "text/csv; charset=us-ascii; charset=utf-8",
             "text/csv; charset='utf-8'",
+            "text/csv; x=\"é\"; charset=latin1",
+            "text/csv; x=é",
         ] {
             check(other, None);
         }

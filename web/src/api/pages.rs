@@ -9,6 +9,7 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use postonce_shared::domain::batch::{ITEMS_MAX, OnInvalid, Phase};
 use postonce_shared::domain::ids::{InvalidPartner, PartnerId};
 use postonce_shared::domain::transaction::TransactionStatus;
+use postonce_shared::text::digits;
 use sha2::{Digest as _, Sha256};
 
 use crate::api::parameters::{
@@ -49,7 +50,7 @@ impl PageQuery {
         let mut violations = query::Violations::default();
         let limits = format!("must be a number from 1 to {LIMIT_MAX}");
         let limit = violations.parse("limit", limit, &limits, |text| {
-            number(text).filter(|limit| (1..=LIMIT_MAX).contains(limit))
+            digits(text).filter(|limit| (1..=LIMIT_MAX).contains(limit))
         });
         let statuses = "must be posted, accepted or rejected";
         let status = violations.parse("status", status, statuses, TransactionStatus::from_code);
@@ -116,16 +117,10 @@ impl BatchQuery {
         let names = InvalidPartner.to_string();
         let partner = violations.parse("partner_id", partner_id, &names, |text| PartnerId::parse(text).ok());
         let lines = format!("must be the number of a line, at most {ITEMS_MAX}");
-        let after = violations.parse("after", after, &lines, |text| {
-            number(text).and_then(|line| u32::try_from(line).ok()).filter(|line| *line <= ITEMS_MAX)
-        });
+        let after =
+            violations.parse("after", after, &lines, |text| digits(text).filter(|line| *line <= ITEMS_MAX));
         violations.finish(Self { on_invalid, phase, partner, after })
     }
-}
-
-/// Parses a number that consists of digits only.
-fn number(text: &str) -> Option<usize> {
-    text.parse().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 /// Encodes a position in a listing as a cursor.

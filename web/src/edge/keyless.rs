@@ -9,6 +9,7 @@ use postonce_shared::domain::partner::Partner;
 
 use crate::access::client_address::is_of_trusted_proxy;
 use crate::access::console_request::ToConsole;
+use crate::query;
 
 /// Prefix of the paths for the other processes of the bank, which sign their requests instead of sending a key.
 pub const INTERNAL_PATHS: &str = "/internal/";
@@ -23,6 +24,6 @@ pub fn close_keyless<B>(response: &mut ServiceResponse<B>) {
 fn may_stay(request: &HttpRequest) -> bool {
     request.extensions().contains::<Arc<Partner>>()
         || ToConsole::of(request).has_session
-        || request.path().starts_with(INTERNAL_PATHS)
+        || query::path(request).starts_with(INTERNAL_PATHS)
         || is_of_trusted_proxy(request)
 }

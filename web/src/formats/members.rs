@@ -23,7 +23,11 @@ use super::violations::Violations;
 use super::{Format, Shape};
 use crate::error::{ApiError, Code};
 
-/// The unread members of a document, and the violations found so far.
+/// The rule that a number breaks which would lose digits.
+const INEXACT: &str = "contains a number that cannot be stored exactly: it has more than 18 digits before the decimal \
+                       point, or more digits than a double can represent";
+
+/// The members of a document that were not read yet, and the violations found so far.
 #[derive(Debug, Default)]
 pub struct Members {
     values: Map<String, Value>,
@@ -103,7 +107,12 @@ impl Members {
         self.found.is_unreadable(member)
     }
 
-    /// Returns whether a member with this name is present and unread.
+    /// Returns what was sent, in one form.
+    pub fn sent(&self) -> Vec<u8> {
+        serde_json::to_vec(&(&self.values, &self.elements)).expect("values and texts can be written as JSON")
+    }
+
+    /// Returns whether there is a member with this name.
     pub fn contains(&self, name: &str) -> bool {
         self.values.contains_key(name)
     }
@@ -118,8 +127,9 @@ impl Members {
         self.values.remove(name)
     }
 
-    /// Removes and deserializes the members of a struct. Adds a violation for each member that is missing or has the wrong
-    /// type, and [checks](Self::check) the rules of the others. Other members stay.
+    /// Removes the members of a struct and deserializes them. Adds a violation for each that is missing or has another
+    /// type, and [checks](Self::check) the rules of the others; and for each with a number that would lose digits. Other members
+    /// stay.
     ///
     /// # Errors
     /// [`ApiError`] with status 500 when the struct has a member of an unsupported type.
@@ -131,6 +141,11 @@ impl Members {
         self.found = found.into_inner();
         let read = read.map_err(|error| ApiError::internal(error.to_string()))?;
         self.check(&read);
+        let inexact = std::mem::take(&mut self.inexact).into_iter();
+        let (unread, read_here): (BTreeSet<_>, BTreeSet<_>) =
+            inexact.partition(|name| self.values.contains_key(name));
+        self.inexact = unread;
+        read_here.iter().for_each(|name| self.refuse_unreadable(name, name, INEXACT.to_owned()));
         Ok(read)
     }
 
@@ -167,11 +182,7 @@ impl Members {
     pub fn take_unknown(&mut self) -> UnknownMembers {
         let rest = std::mem::take(&mut self.values);
         for name in std::mem::take(&mut self.inexact).iter().filter(|name| rest.contains_key(*name)) {
-            self.refuse(
-                &shown(name),
-                "contains a number that cannot be stored exactly: it has more than 18 digits before the decimal \
-                 point, or more digits than a double can represent; send it as a string",
-            );
+            self.refuse(&shown(name), format!("{INEXACT}; send it as a string"));
         }
         match std::mem::take(&mut self.elements) {
             none if none.is_empty() => UnknownMembers::Members(rest.into_iter().collect()),

@@ -110,7 +110,12 @@ async fn a_repeated_batch_can_write_numbers_in_another_form() {
 async fn the_separator_and_the_charset_of_a_spreadsheet_are_named() {
     let bank = TestBank::with_account().await;
     let document = csv(&["12.50"]);
-    for (separator, named) in [(";", "separated by ;, expected ,"), ("\t", "separated by tabs, expected ,")] {
+    for (separator, named) in [
+        (";", "separated by ;, expected ,"),
+        ("; ", "separated by ;, expected ,"),
+        ("|", "separated by |, expected ,"),
+        ("\t", "separated by tabs, expected ,"),
+    ] {
         let refused = submit(&bank, 1, "text/csv", "", &document.replace(',', separator)).await;
         assert_eq!(refused.problem(), (400, "body_invalid"));
         assert!(refused.text.contains(named), "{refused:?}");

@@ -219,6 +219,10 @@ async fn violations_name_their_field() {
     assert_eq!((answer.problem(), answer.fields()), ((400, "path_invalid"), vec!["partner_id"]));
     let answer = put(&bank, "mill", r#"{"status":"asleep"}"#).await;
     assert_eq!((answer.problem(), answer.fields()), ((422, "validation_failed"), vec!["reach", "status"]));
+    // The number is not rounded to 100.
+    let rate = r#"{"reach":{"everything":true},"rate":{"per_second":99.99999999999999999,"burst":100}}"#;
+    let answer = put(&bank, "mill", rate).await;
+    assert_eq!((answer.problem(), answer.fields()), ((422, "validation_failed"), vec!["rate"]));
     let answer = post(&bank, "shop/keys", r#"{"scopes":["fly"]}"#).await;
     assert_eq!((answer.problem(), answer.fields()), ((422, "validation_failed"), vec!["scopes[0]"]));
     assert_eq!(

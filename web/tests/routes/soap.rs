@@ -183,6 +183,7 @@ async fn a_key_is_accepted_as_a_password() {
     };
     assert_eq!(get(PATH, basic("old", key.expose())).await, 200);
     assert_eq!(get(PATH, basic("", key.expose())).await, 200);
+    assert_eq!(get("/soap/UserAccountServic%65", basic("", key.expose())).await, 200);
     for wrong in [basic("old", ""), basic("old", "wrong"), "Basic ?".to_owned(), "Basic".to_owned()] {
         assert_eq!(get(PATH, wrong.clone()).await, 401, "{wrong}");
     }
@@ -208,6 +209,15 @@ async fn invalid_messages_are_refused_with_their_reason() {
     check(of("", ""), 500, "body_invalid", "one element").await;
     check(of("", &format!("{insert}{insert}")), 500, "body_invalid", "one element").await;
     check(of("", &format!("text{insert}")), 500, "body_invalid", "one element").await;
+    let whole = of(&message_id(1), &insert);
+    for (before, text) in [
+        ("<s:Header>", "pay 500<s:Header>"),
+        ("<s:Body>", "pay 500<s:Body>"),
+        ("</s:Header>", "pay 500</s:Header>"),
+        ("</s:Envelope>", "pay 500</s:Envelope>"),
+    ] {
+        check(whole.replace(before, text), 500, "body_invalid", "must have no text between").await;
+    }
     check(of("", "<Steal xmlns=\"urn:postonce:soap:1\"/>"), 500, "body_invalid", "contains Steal of").await;
     check(of("", &insert), 500, "idempotency_key_missing", "MessageID").await;
     let message_id_of = |text: &str| format!("<a:MessageID xmlns:a=\"{ADDRESSING}\">{text}</a:MessageID>");
@@ -319,9 +329,14 @@ async fn every_action_that_a_request_names_is_that_of_its_body() {
             (typed(&other), String::new()),
             (None, in_header(&other)),
             (named(&own), in_header(&own) + &in_header(&other)),
+            (named(&format!("{own}\u{a0}")), String::new()),
+            (named(&format!("{other}é")), String::new()),
         ] {
             let refused = call(header.clone(), block.clone()).await;
             assert_eq!(fault(version, &refused).1, "action_mismatch", "{header:?} {block}: {refused:?}");
         }
+        let unreadable = call(None, in_header(&format!("{own}<x xmlns=\"urn:y\"/>"))).await;
+        assert_eq!(fault(version, &unreadable).1, "body_invalid", "{unreadable:?}");
+        assert!(unreadable.text.contains("The header Action must be a text"), "{unreadable:?}");
     }
 }

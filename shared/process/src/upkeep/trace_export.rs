@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use postonce_shared::adapters::http::PeerNetwork;
-use postonce_shared::adapters::otlp::{Exporting, NotExporting, OtlpExport};
+use postonce_shared::adapters::otlp::{ExportHeaders, Exporting, NotExporting, OtlpExport};
 use postonce_shared::bank::Bank;
 use postonce_shared::config::Config;
 use postonce_shared::files::read_regular;
@@ -46,6 +46,7 @@ impl TraceExport {
             instance: network.id.to_string(),
             is_embedded: config.storage.is_embedded(),
         };
+        check_headers_of_environment();
         let started = OtlpExport::start(endpoint, process, &bank.world);
         let setting_of = |error: &NotExporting| match error {
             NotExporting::Authorities => "otlp-ca",
@@ -67,5 +68,16 @@ impl TraceExport {
         {
             tracing::warn!("The last traces are lost: {failure}");
         }
+    }
+}
+
+/// Warns if a standard variable has a header that cannot be sent, which the exporter leaves out without a word.
+fn check_headers_of_environment() {
+    let variables = ["OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS"];
+    let mut set = variables.into_iter().filter_map(|name| Some((name, std::env::var(name).ok()?)));
+    if let Some((name, text)) = set.next().filter(|(_, text)| !text.is_empty())
+        && let Err(rule) = ExportHeaders::parse(text.trim_end_matches(','))
+    {
+        tracing::warn!("{name} {rule}: what is not is not sent");
     }
 }

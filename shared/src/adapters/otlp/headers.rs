@@ -7,7 +7,9 @@ use parking_lot::RwLock;
 use percent_encoding::percent_decode_str;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
-/// The current headers. Clones share one value. `Debug` does not show them.
+use crate::text::misplaced_percent;
+
+/// The headers in use. A clone is the same value. `Debug` does not show them.
 #[derive(Clone)]
 pub struct ExportHeaders(Arc<RwLock<HeaderMap>>);
 
@@ -17,17 +19,26 @@ impl ExportHeaders {
     /// # Errors
     /// Returns the violated rule, as the end of a sentence. It contains no part of the headers.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
-        const ALLOWED: &str = "must be name=value, separated by commas, with percent-encoded values, such as \
-                               authorization=Bearer%20KEY";
+        const ALLOWED: &str = "must be name=value, separated by commas, each name once, with percent-encoded values (; is \
+                               %3B), such as authorization=Bearer%20KEY";
         let header = |pair: &str| {
             let (name, value) = pair.split_once('=')?;
+            if value.contains(';') || misplaced_percent(pair).is_some() {
+                return None;
+            }
             let value = percent_decode_str(value.trim()).decode_utf8().ok()?;
             let mut value = HeaderValue::from_str(&value).ok().filter(|value| !value.is_empty())?;
             value.set_sensitive(true);
             Some((HeaderName::from_bytes(name.trim().as_bytes()).ok()?, value))
         };
-        let headers = text.split(',').map(header).collect::<Option<HeaderMap>>();
-        headers.map(|headers| Self(Arc::new(RwLock::new(headers)))).ok_or(ALLOWED)
+        let mut headers = HeaderMap::new();
+        for pair in text.split(',') {
+            let (name, value) = header(pair).ok_or(ALLOWED)?;
+            if headers.insert(name, value).is_some() {
+                return Err(ALLOWED);
+            }
+        }
+        Ok(Self(Arc::new(RwLock::new(headers))))
     }
 
     /// Replaces the headers of all later requests.
@@ -73,7 +84,22 @@ mod tests {
         assert_eq!(format!("{headers:?}"), "ExportHeaders { .. }");
         headers.clone().replace(&ExportHeaders::parse("authorization=second").unwrap());
         assert_eq!(sent(&headers), expected(&[("authorization", "second")]));
-        for wrong in ["", "name", "a=b,", "=value", "a b=c", "a=%0d", "a=", "a=%ff"] {
+        for wrong in [
+            "",
+            "name",
+            "a=b,",
+            "=value",
+            "a b=c",
+            "a=%0d",
+            "a=",
+            "a=%ff",
+            "a=Bearer%2",
+            "a=%zz",
+            "a=%+1",
+            "k%zz=1",
+            "a=1,A=2",
+            "a=Bearer%20K;x-tenant=7",
+        ] {
             let rule = ExportHeaders::parse(wrong).unwrap_err();
             assert!(rule.starts_with("must be "), "{wrong:?}");
         }

@@ -16,7 +16,7 @@ use std::fmt;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use crate::domain::ids::{AccountId, AccountKey, InvalidId, MessageId, UserId};
+use crate::domain::ids::{AccountId, AccountKey, MessageId, UserId, parse_bare};
 use crate::domain::instruction::{Details, Instruction, TransactionKind};
 use crate::domain::money::{Amount, AmountError, Currency, check_decimal};
 use crate::text;
@@ -223,9 +223,9 @@ impl Fields {
             }
         }
         let [user, account, message, amount] = &self.0;
-        let user = checked(user, 0, parse_id::<UserId>, &mut refuse);
-        let account = checked(account, 1, parse_id::<AccountId>, &mut refuse);
-        let message = checked(message, 2, parse_id::<MessageId>, &mut refuse);
+        let user = checked(user, 0, parse_bare::<UserId>, &mut refuse);
+        let account = checked(account, 1, parse_bare::<AccountId>, &mut refuse);
+        let message = checked(message, 2, parse_bare::<MessageId>, &mut refuse);
         let amount = checked(amount, 3, parse_amount, &mut refuse);
         let (kind, magnitude) = amount?;
         let account = AccountKey { user: user?, account: account? };
@@ -247,10 +247,6 @@ fn checked<T, E: fmt::Display>(
             None
         }
     }
-}
-
-fn parse_id<T: std::str::FromStr<Err = InvalidId>>(text: &str) -> Result<T, InvalidId> {
-    text.parse()
 }
 
 fn parse_amount(text: &str) -> Result<(TransactionKind, String), LegacyAmountError> {

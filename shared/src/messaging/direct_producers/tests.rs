@@ -98,7 +98,7 @@ fn both_forms_can_be_sent_as_base64_of_their_utf_8() {
 }
 
 #[test]
-fn ids_are_parsed_in_every_usual_form() {
+fn ids_are_parsed_in_both_forms_of_the_schema() {
     let simple = |text: &str| text.replace('-', "");
     let expected = order(TransactionKind::Deposit, "1");
     for (from, to) in
@@ -106,6 +106,15 @@ fn ids_are_parsed_in_every_usual_form() {
     {
         assert_eq!(valid(xml("1").replace(from, &to)), expected, "{to}");
         assert_eq!(valid(delimited("1").replace(from, &to)), expected, "{to}");
+    }
+    // The schema has no other form.
+    for id in [USER, ACCOUNT, MESSAGE] {
+        for other in [format!("{{{id}}}"), format!("urn:uuid:{id}"), format!("{{{}}}", simple(id))] {
+            for body in [xml("1"), delimited("1")] {
+                let parsed = parse(body.replace(id, &other).as_bytes());
+                assert!(!matches!(parsed, Some(Ok(_))), "{other}: {parsed:?}");
+            }
+        }
     }
 }
 

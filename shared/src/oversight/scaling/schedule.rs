@@ -5,6 +5,7 @@ use std::fmt;
 use cronexpr::{Crontab, MakeTimestamp};
 
 use crate::domain::time::Timestamp;
+use crate::text::whole_number;
 
 /// Scheduled minimum numbers of workers, such as `* 7-9 * * MON = 4; * * 24-31 12 * = 6`.
 #[derive(Debug, Clone, Default)]
@@ -70,8 +71,10 @@ impl Floor {
         let refuse = |why: &str| InvalidSchedule { part: part.to_owned(), why: why.to_owned() };
         let (expression, workers) =
             part.split_once('=').ok_or_else(|| refuse("is not of the form: cron expression = number"))?;
-        let workers = workers.trim().parse().ok().filter(|workers| *workers > 0);
-        let workers = workers.ok_or_else(|| refuse("does not end with a whole number of workers above 0"))?;
+        let workers = whole_number(workers.trim()).filter(|workers| *workers > 0);
+        let workers = workers.ok_or_else(|| {
+            refuse("does not end with a whole number of workers above 0; several entries are separated by ;")
+        })?;
         let fields: Vec<&str> = expression.split_whitespace().collect();
         if fields.len() != 5 {
             return Err(refuse("does not have five fields: minute, hour, day of month, month, day of week"));
@@ -145,6 +148,8 @@ mod tests {
         check("* 7 * * MON", &["\"* 7 * * MON\"", "cron expression = number"]);
         check("* 7 * * MON = many", &["whole number of workers"]);
         check("* 7 * * MON = 0", &["above 0"]);
+        check("* 7 * * MON = +4", &["above 0"]);
+        check("* 7-9 * * MON = 4, * * 24-31 12 * = 6", &["above 0", "separated by ;"]);
         check("* 7 * * = 4", &["five fields"]);
         check("0 * 7 * * MON = 4", &["five fields"]);
         check("* 7 * * FUNDAY = 4", &["FUNDAY", "not a cron expression"]);

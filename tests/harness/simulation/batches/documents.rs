@@ -27,7 +27,8 @@ impl Sent {
         let (mut writer, mut parts) = (DocumentWriter::default(), Vec::new());
         for line in 1..=self.lines() {
             parts.extend(self.items.get(&line).and_then(|item| writer.add(item)));
-            parts.extend(self.invalid.get(&line).and_then(|item| writer.add_invalid(item.clone())));
+            let invalid = self.invalid.get(&line);
+            parts.extend(invalid.and_then(|item| writer.add_invalid(item.clone(), item.reason.as_bytes())));
         }
         let (rest, summary) = writer.finish();
         parts.extend(rest);

@@ -7,6 +7,7 @@ use postonce_schemas::json::Violation;
 use postonce_shared::batches::document::{DocumentWriter, Part, Summary};
 use postonce_shared::batches::items::InvalidItem;
 use postonce_shared::domain::batch::{Item, OnInvalid};
+use postonce_shared::domain::ids::{MessageId, parse_hyphenated};
 use postonce_shared::domain::instruction::TransactionKind;
 use postonce_shared::domain::partner::Partner;
 use tokio::sync::mpsc;
@@ -78,7 +79,13 @@ pub fn check(
             let detail = format!("A batch has at most {} items.", checks.rules.items_max);
             return Err(ApiError::new(Code::BodyTooLarge, detail));
         }
-        let part = checks.item(line, item)?;
+        // The same in every format, as far as it can be read.
+        let sent = match &item {
+            Ok(Parsed::Plain(_)) => Vec::new(),
+            Ok(Parsed::Members(members)) => members.sent(),
+            Err(_) => items.sent(),
+        };
+        let part = checks.item(line, item, &sent)?;
         checks.pass_on(part)?;
     }
     checks.finish()
@@ -109,19 +116,25 @@ impl Checks<'_> {
         Ok(())
     }
 
-    fn item(&mut self, line: u32, item: Result<Parsed, ApiError>) -> Result<Option<Part>, ApiError> {
+    fn item(
+        &mut self,
+        line: u32,
+        item: Result<Parsed, ApiError>,
+        sent: &[u8],
+    ) -> Result<Option<Part>, ApiError> {
         let mut message = None;
         let parsed = item.and_then(|parsed| match parsed {
             Parsed::Plain(item) => Ok(*item),
             Parsed::Members(members) => {
-                message = members.text("message_id").and_then(|id| Uuid::try_parse(id).ok());
+                let id = members.text("message_id").and_then(|id| parse_hyphenated::<MessageId>(id).ok());
+                message = id.map(MessageId::as_uuid);
                 batch_item(members)
             }
         });
         let BatchItem { account, message, instruction } = match parsed {
             Ok(item) => item,
             Err(error) if error.fault().is_some() => return Err(error),
-            Err(error) => return Ok(self.invalid(line, message, &error)),
+            Err(error) => return Ok(self.invalid((line, message), &error, sent)),
         };
         let scope = match instruction.kind {
             TransactionKind::Deposit => Scope::Deposit,
@@ -142,7 +155,12 @@ impl Checks<'_> {
         Ok(self.writer.add(&Item { line, account, message, instruction }))
     }
 
-    fn invalid(&mut self, line: u32, message: Option<Uuid>, error: &ApiError) -> Option<Part> {
+    fn invalid(
+        &mut self,
+        (line, message): (u32, Option<Uuid>),
+        error: &ApiError,
+        sent: &[u8],
+    ) -> Option<Part> {
         let problem = error.problem();
         let reasons: Vec<String> =
             problem.violations.iter().map(|it| format!("{} {}", it.field, it.message)).collect();
@@ -155,7 +173,7 @@ impl Checks<'_> {
                 self.refuse(line, &field, message);
             }
         }
-        self.writer.add_invalid(InvalidItem { line, message, reason })
+        self.writer.add_invalid(InvalidItem { line, message, reason }, sent)
     }
 
     /// Adds a violation that refuses the whole batch.

@@ -6,11 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use actix_web::http::header::HeaderMap;
 use postonce_schemas::json::{self as wire, Violation};
 use postonce_shared::domain::batch::Tally;
-use postonce_shared::domain::money::Currency;
+use postonce_shared::domain::money::{Currency, check_decimal};
+use postonce_shared::text::digits;
 
 use crate::error::{ApiError, Code};
 use crate::formats::members::Members;
-use crate::formats::table::whole_number;
 
 /// Header with the number of items.
 pub const BATCH_COUNT: &str = "batch-count";
@@ -65,7 +65,7 @@ impl ControlTotals {
             violations.push(Violation { field: field.to_owned(), message: message.to_owned() });
         };
         let count = text(BATCH_COUNT).and_then(|text| {
-            let count = whole_number(&text);
+            let count = digits(&text);
             if count.is_none() {
                 refuse(count_field, "must be the number of items");
             }
@@ -109,7 +109,9 @@ impl ControlTotals {
                     Some(minor_units) => drop(parsed.insert(currency.code(), (currency, minor_units))),
                     None => {
                         let decimals = currency.decimals();
-                        let rule = format!("must be a decimal number with at most {decimals} decimals");
+                        let rule = format!(
+                            "must be a decimal number with at most {decimals} decimals, without leading zeros"
+                        );
                         members.refuse(&format!("{sums_field}.{code}"), rule);
                     }
                 }
@@ -160,16 +162,11 @@ fn parse_sums(text: &str) -> Option<Sums> {
 
 /// Parses a sum, which can be larger than an amount.
 fn minor_units(currency: Currency, text: &str) -> Option<u128> {
+    check_decimal(text).ok()?;
     let (major, minor) = text.split_once('.').unwrap_or((text, ""));
     let decimals = usize::from(currency.decimals());
-    let is_number = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_digit());
-    if major.is_empty() || minor.len() > decimals || !is_number(major) || !is_number(minor) {
-        return None;
-    }
-    if text.ends_with('.') {
-        return None;
-    }
-    format!("{major}{minor:0<decimals$}").parse().ok()
+    let digits = (minor.len() <= decimals).then(|| format!("{major}{minor:0<decimals$}"))?;
+    digits.parse().ok()
 }
 
 /// Writes a sum in minor units as a decimal number.

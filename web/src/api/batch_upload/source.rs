@@ -11,6 +11,7 @@ use super::body::Expanded;
 use super::reading::Pace;
 use crate::api::negotiate;
 use crate::error::{ApiError, Code};
+use crate::formats::GENERIC_XML;
 use crate::formats::items::{ITEM_FORMATS, ItemFormat};
 
 const BUFFER_BYTES: usize = 64 * 1024;
@@ -101,6 +102,9 @@ fn format_of(headers: &HeaderMap) -> Result<&'static ItemFormat, ApiError> {
     let unsupported = |detail| ApiError::new(Code::MediaTypeUnsupported, detail);
     let essence = negotiate::utf8_media_type(headers)?
         .ok_or_else(|| unsupported(format!("Send the header Content-Type: one of {known}.")))?;
+    // Both names of XML mean the same (RFC 7303).
+    let generic = GENERIC_XML.iter().find(|name| name.eq_ignore_ascii_case(essence)).and(GENERIC_XML.first());
+    let essence = generic.copied().unwrap_or(essence);
     let format = ITEM_FORMATS.iter().find(|format| format.media_type.eq_ignore_ascii_case(essence));
     format.ok_or_else(|| unsupported(format!("Send one of {known}; {essence:?} is not supported here.")))
 }

@@ -56,6 +56,7 @@ fn wrong_control_totals_are_named() {
         ("batch-sums", "EUR"),
         ("batch-sums", "EUR=1,EUR=2"),
         ("batch-sums", "EUR=1.234"),
+        ("batch-sums", "EUR=0012.5"),
         ("batch-sums", "EUR=1."),
         ("batch-sums", "EUR=.5"),
         ("batch-sums", "EUR=-1"),
@@ -123,6 +124,15 @@ fn the_encoding_is_one_of_three() {
     check(&["br"], None);
     check(&["gzip, zstd"], None);
     check(&["gzip", "zstd"], None);
+}
+
+#[test]
+fn both_names_of_xml_are_known() {
+    for media_type in ["application/xml", "text/xml", "Text/XML; charset=utf-8"] {
+        let source = Source::of(&headers(&[("content-type", media_type)])).unwrap();
+        assert_eq!(source.format.media_type, "application/xml", "{media_type}");
+    }
+    assert!(Source::of(&headers(&[("content-type", "text/html")])).is_err());
 }
 
 const ID: &str = "4f9d0c9e-5d3e-4c0e-9a51-1b7a4a4e2f10";
@@ -282,6 +292,25 @@ fn totals_in_headers_and_in_the_first_record_must_agree() {
 }
 
 #[test]
+fn an_invalid_item_is_the_same_in_every_format_and_no_other_one() {
+    let content = |media_type, document: &str| check_as(media_type, document, &[]).unwrap().content;
+    let json = |amount: &str| content("application/x-ndjson", &(json_item(amount) + &json_item("2.00")));
+    let csv = csv_document("", "").replace("1.50", "x");
+    let csv = csv.lines().filter(|line| !line.starts_with(",,,")).collect::<Vec<_>>().join("\r\n");
+    assert_eq!(content("text/csv", &csv), json("x"));
+    assert_eq!(content("application/xml", &xml_document("").replace("1.50", "x")), json("x"));
+    assert_ne!(json("y"), json("x"));
+    // Not even an object.
+    let line = |line: &str| content("application/x-ndjson", line);
+    assert_eq!(line("{x\n"), line(" {x \n"));
+    assert_ne!(line("{x\n"), line("{y\n"));
+    let record = |record: &str| content("text/csv", &format!("user_id,amount\n{record}\n"));
+    assert_ne!(record("a"), record("b"));
+    let child = |child: &str| content("application/xml", &xml_document(child));
+    assert_ne!(child("<a/>"), child("<b/>"));
+}
+
+#[test]
 fn totals_that_cannot_be_read_are_named() {
     let json = |control: &str, expected: &[&str]| {
         let found = found(check_as("application/x-ndjson", &json_document(control), &[]));
@@ -293,13 +322,16 @@ fn totals_that_cannot_be_read_are_named() {
     json(r#"{"count":-1}"#, &["control.count must be a whole number that is not negative"]);
     json(r#"{"count":2.5}"#, &["control.count must be a whole number that is not negative"]);
     json(r#"{"count":4294967296}"#, &["control.count is larger than the number of items of any batch"]);
+    let inexact = "control contains a number that cannot be stored exactly: it has more than 18 digits before the decimal \
+                   point, or more digits than a double can represent";
+    json(r#"{"count":2.0000000000000000001}"#, &[inexact]);
     json(r#"{"items":2}"#, &["control.items is not a known field"]);
     json(r#"{"sums":"EUR=3.50"}"#, &["control.sums must be an object"]);
     json(r#"{"sums":{"EUR":3.5}}"#, &["control.sums.EUR must be a string; a JSON number can lose digits"]);
     json(r#"{"sums":{"EUX":"1"}}"#, &["control.sums has \"EUX\", which is not a currency code"]);
-    let decimals = "control.sums.EUR must be a decimal number with at most 2 decimals";
+    let decimals = "control.sums.EUR must be a decimal number with at most 2 decimals, without leading zeros";
     let large = "9".repeat(60);
-    for sum in ["", "-1", "1e3", "1.", ".5", "1,50", "3.500", &large] {
+    for sum in ["", "-1", "1e3", "1.", ".5", "1,50", "3.500", "03.50", &large] {
         json(&format!("{{\"sums\":{{\"EUR\":\"{sum}\"}}}}"), &[decimals]);
     }
     json(

@@ -3,6 +3,7 @@
 use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
 use postonce_schemas::json::Overview;
+use postonce_shared::text::digits;
 
 use crate::access::authentication::Caller;
 use crate::access::scopes::Metrics;
@@ -52,8 +53,7 @@ fn seconds(request: &HttpRequest) -> Result<u16, ApiError> {
     let mut violations = Violations::default();
     let rule = format!("must be a number of seconds from {SECONDS_MIN} to {SECONDS_MAX}");
     let seconds = violations.parse("seconds", seconds, &rule, |text| {
-        let number = text.parse().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()));
-        number.filter(|seconds| (SECONDS_MIN..=SECONDS_MAX).contains(seconds))
+        digits(text).filter(|seconds| (SECONDS_MIN..=SECONDS_MAX).contains(seconds))
     });
     violations.finish(seconds.unwrap_or(SECONDS_DEFAULT))
 }

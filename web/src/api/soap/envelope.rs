@@ -123,11 +123,13 @@ fn parts(version: Version, root: &Element) -> Result<(Option<&Element>, &Element
         (Some(body), None, None) => (None, body),
         _ => return Err(invalid("The envelope must have one Body, and at most one Header before it")),
     };
-    if body.is(namespace, "Body") {
-        Ok((header, body))
-    } else {
-        Err(invalid("The envelope must have a Body"))
+    if !body.is(namespace, "Body") {
+        return Err(invalid("The envelope must have a Body"));
     }
+    if root.has_loose_text() || header.is_some_and(Element::has_loose_text) {
+        return Err(invalid("The envelope and its Header must have no text between their elements"));
+    }
+    Ok((header, body))
 }
 
 /// Serializes an envelope with a message, and with the header blocks that its terms require.

@@ -49,7 +49,8 @@ impl HeaderBlocks {
     /// Reads the blocks of a header.
     ///
     /// # Errors
-    /// [`ApiError`] with status 400 for a block of which nobody can tell whether it must be understood.
+    /// [`ApiError`] with status 400 for a block of which nobody can tell whether it must be understood, and for one that is
+    /// understood, but cannot be read.
     pub fn of(version: Version, header: &Element) -> Result<Self, ApiError> {
         let mut found = Self::default();
         for block in header.elements().filter(|block| is_for_this_service(version, block)) {
@@ -62,7 +63,8 @@ impl HeaderBlocks {
                 }
                 continue;
             };
-            let text = collapsed(block.text().unwrap_or_default()).to_owned();
+            let text = block.text().ok_or_else(|| invalid(format!("The header {local} must be a text")))?;
+            let text = collapsed(text).to_owned();
             match local {
                 "MessageID" => found.message_ids.push(Addressing { namespace, message_id: text }),
                 "Action" => found.actions.push(text),

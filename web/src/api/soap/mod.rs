@@ -12,8 +12,3 @@ pub mod parts;
 pub mod service;
 
 pub use crate::formats::soap_names::{NAMESPACE, PATH};
-
-/// Returns whether a path is the SOAP endpoint.
-pub fn is_at(path: &str) -> bool {
-    path == PATH
-}

@@ -1,5 +1,7 @@
 //! Execution of the operations. Each operation behaves like the corresponding route.
 
+use std::borrow::Cow;
+
 use actix_web::HttpRequest;
 use actix_web::http::header::HeaderMap;
 use postonce_shared::domain::decision::Submission;
@@ -20,7 +22,7 @@ use crate::api::{negotiate, noted_payment, respond, submission};
 use crate::error::ApiError;
 use crate::formats::table::members_of;
 use crate::formats::xml::{ACCOUNT, TRANSACTION};
-use crate::headers::Wait;
+use crate::headers::{Wait, unquoted};
 use crate::metrics::Metrics;
 
 /// Request header of SOAP 1.1 with the action.
@@ -48,10 +50,10 @@ impl Service<'_> {
     pub async fn execute(&mut self, request: &Request) -> Result<Element, ApiError> {
         let operation = Operation::of(&request.body)?;
         self.caller.authorize(operation.scope())?;
-        let in_envelope = request.actions.iter().map(String::as_str);
+        let in_envelope = request.actions.iter().map(Cow::from);
         in_envelope
             .chain(actions(self.http.headers()))
-            .try_for_each(|action| operation.check_action(action))?;
+            .try_for_each(|action| operation.check_action(&action))?;
         let answer = Element::new(NAMESPACE, operation.response());
         match message::read(operation, &request.body)? {
             Command::Submit(account, instruction, wait) => {
@@ -96,12 +98,16 @@ impl Service<'_> {
     }
 }
 
-/// Returns the actions in the headers of a request: `SOAPAction` for SOAP 1.1, and the parameter `action` of the media type
-/// for SOAP 1.2.
-fn actions(headers: &HeaderMap) -> impl Iterator<Item = &str> {
-    let of_type = negotiate::media_type_parameter(headers, "action");
-    let values = headers.get_all(SOAP_ACTION).filter_map(|value| value.to_str().ok());
-    values.map(|value| value.trim().trim_matches('"')).chain(of_type)
+/// Returns the actions that the headers of a request name: `SOAPAction` in SOAP 1.1, and the parameter `action` of the media
+/// type in SOAP 1.2. What is not text is no action of an operation.
+fn actions(headers: &HeaderMap) -> impl Iterator<Item = Cow<'_, str>> {
+    let of_type = negotiate::media_type_parameter(headers, "action").map(Cow::from);
+    let values = headers.get_all(SOAP_ACTION);
+    let named = values.map(|value| match value.to_str() {
+        Ok(action) => unquoted(action.trim()).into(),
+        Err(_) => String::from_utf8_lossy(value.as_bytes()),
+    });
+    named.chain(of_type)
 }
 
 fn of_transaction(submission: Submission, outcome: Option<Outcome>) -> Element {

@@ -3,9 +3,9 @@
 
 mod shown;
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail, ensure};
@@ -20,7 +20,7 @@ use postonce_shared::domain::partner::{
 use postonce_shared::files::read_bounded;
 use postonce_shared::oversight::audit::{AuditTarget, AuditTrail, Event, Outcome};
 use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::text::without_mark_of_file;
+use postonce_shared::text::{whole_number, without_mark_of_file};
 use validator::Validate as _;
 
 use self::shown::{list, reach_in_words, show};
@@ -155,7 +155,7 @@ pub struct TermsArgs {
     #[arg(long)]
     rate: Option<String>,
     /// Maximum burst of requests; requires --rate
-    #[arg(long, requires = "rate")]
+    #[arg(long, requires = "rate", value_parser = parse_burst)]
     burst: Option<u64>,
     /// Highest overdraft limit that the partner may give an account, such as EUR=1000.00; may be repeated; none in
     /// other currencies
@@ -169,6 +169,10 @@ pub struct TermsArgs {
 fn parse_ceiling(text: &str) -> Result<OverdraftLimit, String> {
     let (currency, limit) = text.split_once('=').ok_or("is not CURRENCY=LIMIT, such as EUR=1000.00")?;
     credit_ceiling(currency, limit)
+}
+
+fn parse_burst(text: &str) -> Result<u64, &'static str> {
+    whole_number(text).ok_or("must be a whole number")
 }
 
 fn parse_account(text: &str) -> Result<AccountKey, String> {
@@ -193,13 +197,18 @@ impl ReachArgs {
 }
 
 impl TermsArgs {
-    /// Returns the credit ceilings that the options name; `None` if there are none.
-    fn credit_ceilings(&self) -> Option<CreditCeilings> {
+    /// Returns the given ceilings, if there are any.
+    fn credit_ceilings(&self) -> anyhow::Result<Option<CreditCeilings>> {
         if self.no_credit_ceiling {
-            return Some(CreditCeilings::Unlimited);
+            return Ok(Some(CreditCeilings::Unlimited));
         }
-        (!self.credit_ceilings.is_empty())
-            .then(|| CreditCeilings::up_to(self.credit_ceilings.iter().copied()))
+        let mut currencies = BTreeSet::new();
+        for ceiling in &self.credit_ceilings {
+            let code = ceiling.currency().code();
+            ensure!(currencies.insert(code), "--credit-ceiling must have one limit for {code}");
+        }
+        let ceilings = self.credit_ceilings.iter().copied();
+        Ok((!currencies.is_empty()).then(|| CreditCeilings::up_to(ceilings)))
     }
 
     fn format(&self) -> anyhow::Result<Option<Option<String>>> {
@@ -220,7 +229,7 @@ impl TermsArgs {
             return Ok(Some(None));
         }
         let saturated = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
-        let per_second = saturated(u64::from_str(rate).unwrap_or(0));
+        let per_second = saturated(whole_number(rate).unwrap_or(0));
         let rate = PartnerRate { per_second, burst: self.burst.map_or(per_second, saturated) };
         if let Err(errors) = rate.validate() {
             let position = |_: &str, name: &str| usize::from(name != "per_second");
@@ -261,7 +270,7 @@ pub async fn run(
                 );
             };
             let (format, rate) = (terms.format()?.flatten(), terms.rate()?.flatten());
-            let credit_ceilings = terms.credit_ceilings().unwrap_or_default();
+            let credit_ceilings = terms.credit_ceilings()?.unwrap_or_default();
             let partner = Partner {
                 format,
                 rate,
@@ -283,7 +292,7 @@ pub async fn run(
                 status: None,
                 format: terms.format()?,
                 rate: terms.rate()?,
-                credit_ceilings: terms.credit_ceilings(),
+                credit_ceilings: terms.credit_ceilings()?,
                 signature_required: require_signature,
             };
             ensure!(terms != TermsChange::default(), "no change is given; --help lists the options");

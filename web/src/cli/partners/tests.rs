@@ -151,7 +151,11 @@ async fn invalid_arguments_are_refused_with_the_allowed_values() {
     operator.check_refused("add mill --all-accounts --format csv", "must be one of json, xml, wwi").await;
     operator.check_refused("add mill --all-accounts --rate 0", "from 1 to 1000000").await;
     operator.check_refused("add mill --all-accounts --rate many", "from 1 to 1000000").await;
+    operator.check_refused("add mill --all-accounts --rate +5", "from 1 to 1000000").await;
+    operator.check_refused("add mill --all-accounts --rate 5 --burst 010", "must be a whole number").await;
     operator.check_refused("add mill --all-accounts --rate 5 --burst 0", "--burst must be").await;
+    let twice = "add mill --all-accounts --credit-ceiling EUR=1.00 --credit-ceiling EUR=2.00";
+    operator.check_refused(twice, "--credit-ceiling must have one limit for EUR").await;
     operator.check_refused("add mill --all-accounts --burst 5", "--rate").await;
     operator.check_refused("change shop", "no change is given").await;
     operator.check_refused("change shop --rate default --burst 5", "requires a number").await;

@@ -20,6 +20,7 @@ use postonce_shared::oversight::verify::{
 };
 use postonce_shared::ports::Store;
 use postonce_shared::ports::world::World;
+use postonce_shared::text::whole_number;
 use serde::Serialize;
 use tokio::sync::Notify;
 
@@ -72,8 +73,7 @@ impl VerifyCommand {
 }
 
 fn parse_concurrency(text: &str) -> Result<NonZeroUsize, String> {
-    let parsed = text.parse().ok().and_then(NonZeroUsize::new);
-    parsed
+    whole_number::<NonZeroUsize>(text)
         .filter(|count| count.get() <= CONCURRENCY_MAX)
         .ok_or_else(|| format!("must be from 1 to {CONCURRENCY_MAX}"))
 }

@@ -26,6 +26,7 @@ fn invalid_options_are_refused_with_the_allowed_values() {
     refused(&["--concurrency", "0"], "must be from 1 to 64");
     refused(&["--concurrency", "65"], "must be from 1 to 64");
     refused(&["--concurrency", "x"], "must be from 1 to 64");
+    refused(&["--concurrency", "+8"], "must be from 1 to 64");
     refused(&["--account", "x"], "must be the id of the user, a slash, and the id of the account");
     refused(&["--account", "x/y"], "the id of the user is not a UUID");
     let nil = uuid::Uuid::nil();

@@ -11,6 +11,7 @@ use tokio::sync::Semaphore;
 use crate::access::authentication::{is_of_operators, is_of_session};
 use crate::edge::keyless::INTERNAL_PATHS;
 use crate::error::{ApiError, Code};
+use crate::query;
 
 /// Health checks are exempt, so that a busy process is not taken for a dead one.
 const ALWAYS_ANSWERED: [&str; 2] = ["/livez", "/readyz"];
@@ -32,7 +33,7 @@ impl ConcurrencyLimit {
     /// Returns the permits for a request; `None` for health checks, and for requests of other processes, which have a
     /// limit of their own: their signature is verified when the body is received.
     fn permits(&self, request: &ServiceRequest) -> Option<&Semaphore> {
-        let path = request.path();
+        let path = query::path(request.request());
         if ALWAYS_ANSWERED.contains(&path) || path.starts_with(INTERNAL_PATHS) {
             return None;
         }

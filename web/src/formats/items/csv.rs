@@ -8,14 +8,13 @@ use std::io::Read;
 use std::rc::Rc;
 
 use csv::{ByteRecord, ErrorKind, ReaderBuilder};
-
+use postonce_shared::text::digits;
 use serde_json::{Map, Value};
 
 use super::csv_grammar::Checked;
 use super::{Bounded, Broken, CONTROL, ITEM_BYTES_MAX, Items, Parsed, PlainItem, of_input};
 use crate::error::{ApiError, Code};
 use crate::formats::members::Members;
-use crate::formats::table::whole_number;
 
 /// Size of the read buffer in bytes.
 const BUFFER_BYTES: usize = 64 * 1024;
@@ -97,6 +96,11 @@ impl<R: Read> Items for Csv<R> {
         }
         Err(broken(error))
     }
+
+    fn sent(&self) -> Vec<u8> {
+        let cells: Vec<&[u8]> = self.record.iter().collect();
+        serde_json::to_vec(&(&self.columns, cells)).expect("texts and bytes can be written as JSON")
+    }
 }
 
 /// Returns the members of a record without metadata.
@@ -119,7 +123,7 @@ fn members(columns: &[String], record: &ByteRecord) -> Result<Members, ApiError>
         match column.strip_prefix(SUMS) {
             Some(currency) => put_sum(&mut members, currency, text),
             None if column == COUNT => {
-                members.put(column, whole_number(text).map_or_else(|| text.into(), Value::from));
+                members.put(column, digits::<u64>(text).map_or_else(|| text.into(), Value::from));
             }
             None => members.put(column, text.into()),
         }
@@ -131,7 +135,7 @@ fn members(columns: &[String], record: &ByteRecord) -> Result<Members, ApiError>
 fn other_separator(column: &str) -> Option<&'static str> {
     let separators = [(';', ";"), ('\t', "tabs"), ('|', "|")];
     let found = separators.into_iter().find(|(separator, _)| {
-        column.split(*separator).filter(|part| COLUMNS.contains(&part.trim_matches('"'))).count() > 1
+        column.split(*separator).filter(|part| COLUMNS.contains(&part.trim().trim_matches('"'))).count() > 1
     });
     found.map(|(_, name)| name)
 }

@@ -43,17 +43,26 @@ enum State {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 enum Violation {
     #[error(
-        "a quote within a cell that does not begin with one; quote the whole cell, and double each quote in it"
+        "a quote within a cell that does not begin with one; separate cells by commas, quote the whole cell, and double \
+         each quote in it"
     )]
     QuoteInside,
     #[error("text after the closing quote of a cell; expected a comma or a line end")]
     AfterQuote,
-    #[error("a cell is separated by {}, expected ,", if *.0 == b'\t' { "a tab" } else { ";" })]
+    #[error("a cell is separated by {}, expected ,", separator(*.0))]
     Separator(u8),
     #[error("a quoted cell begins, and the document ends before it is closed")]
     Unclosed,
     #[error("a carriage return without a line feed; expected CR LF or LF at the end of a line")]
     Return,
+}
+
+const fn separator(byte: u8) -> &'static str {
+    match byte {
+        b'\t' => "a tab",
+        b'|' => "|",
+        _ => ";",
+    }
 }
 
 impl State {
@@ -69,7 +78,7 @@ impl State {
             (Self::Separated | Self::Plain | Self::Closed, b'\r') => Ok(Self::Return),
             (Self::Plain, b'"') => Err(Violation::QuoteInside),
             (Self::Separated | Self::Plain, _) => Ok(Self::Plain),
-            (Self::Closed, b';' | b'\t') => Err(Violation::Separator(byte)),
+            (Self::Closed, b';' | b'\t' | b'|') => Err(Violation::Separator(byte)),
             (Self::Closed, _) => Err(Violation::AfterQuote),
         }
     }
@@ -198,5 +207,7 @@ mod tests {
         check("a\r", 1, 2, carriage_return);
         check("\"a\";\"b\"\n", 1, 4, "a cell is separated by ;, expected ,");
         check("\"a\"\t\"b\"\n", 1, 4, "a cell is separated by a tab, expected ,");
+        check("\"a\"|\"b\"\n", 1, 4, "a cell is separated by |, expected ,");
+        check("a;\"b\"\n", 1, 3, &format!("{inside}; separate cells by commas"));
     }
 }

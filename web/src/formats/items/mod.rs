@@ -32,6 +32,9 @@ pub trait Items {
     /// # Errors
     /// [`Broken`] if the rest of the document cannot be read.
     fn next(&mut self) -> Result<Option<Result<Parsed, ApiError>>, Broken>;
+
+    /// Returns what was sent as the last record, if it could not be parsed.
+    fn sent(&self) -> Vec<u8>;
 }
 
 /// A parsed item or record.

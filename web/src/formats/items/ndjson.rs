@@ -42,4 +42,8 @@ impl<R: BufRead> Items for NdJson<R> {
         }
         Ok(None)
     }
+
+    fn sent(&self) -> Vec<u8> {
+        self.line.trim_ascii().to_vec()
+    }
 }

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::io::BufRead;
 use std::rc::Rc;
 
-use postonce_shared::messaging::xml::{Children, Element, Interrupted, XmlLimits};
+use postonce_shared::messaging::xml::{Children, Element, Interrupted, XmlLimits, write};
 
 use super::{Bounded, Broken, ITEM_BYTES_MAX, Items, Parsed, PlainItem, of_input};
 use crate::error::ApiError;
@@ -18,6 +18,8 @@ pub struct Xml<R> {
     allowance: Rc<Cell<usize>>,
     /// Number of items read so far.
     count: u32,
+    /// The last item.
+    item: Option<Element>,
 }
 
 impl<R: BufRead> Xml<R> {
@@ -35,7 +37,7 @@ impl<R: BufRead> Xml<R> {
         };
         let started = read_root(&BATCH, &root).and_then(|members| members.finish(Some(())));
         started.map_err(form)?;
-        Ok(Self { children, allowance, count: 0 })
+        Ok(Self { children, allowance, count: 0, item: None })
     }
 }
 
@@ -49,10 +51,16 @@ impl<R: BufRead> Items for Xml<R> {
             return Ok(Some(Ok(Parsed::Members(BATCH.read(&around)))));
         }
         self.count = self.count.saturating_add(1);
-        Ok(Some(match plain(&element).and_then(PlainItem::parse) {
+        let parsed = match plain(&element).and_then(PlainItem::parse) {
             Some(item) => Ok(Parsed::Plain(Box::new(item))),
             None => read_root(&BATCH_ITEM, &element).map(Parsed::Members),
-        }))
+        };
+        self.item = Some(element);
+        Ok(Some(parsed))
+    }
+
+    fn sent(&self) -> Vec<u8> {
+        self.item.as_ref().map(write).unwrap_or_default().into_bytes()
     }
 }
 

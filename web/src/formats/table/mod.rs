@@ -13,7 +13,7 @@ use postonce_shared::domain::instruction::TransactionKind;
 use postonce_shared::messaging::xml::{self, Element, XmlLimits};
 use serde_json::{Map, Value};
 
-pub use self::read::{parse, read_root, whole_number};
+pub use self::read::{parse, read_root};
 pub use self::write::members_of;
 use super::members::Members;
 use super::{Document, Format, Shape};

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use postonce_schemas::json::Violation;
 use postonce_shared::domain::instruction::UNKNOWN_MEMBERS_BYTES_MAX;
 use postonce_shared::messaging::xml::{self, Element, XmlLimits, shown};
+use postonce_shared::text::digits;
 use serde_json::{Map, Value};
 
 use super::{ELEMENTS, FieldCodec, Row, Table};
@@ -153,16 +154,11 @@ fn of_row(row: &Row, value: Value) -> Vec<(String, Value)> {
     vec![(row.member.to_owned(), value)]
 }
 
-/// Parses a number that consists of digits only.
-pub fn whole_number(text: &str) -> Option<u64> {
-    text.parse().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()))
-}
-
 impl FieldCodec {
     fn value(&self, text: &str) -> Result<Value, String> {
         match self {
             Self::Number => {
-                whole_number(text).map(Value::from).ok_or_else(|| "must be a whole number".to_owned())
+                digits::<u64>(text).map(Value::from).ok_or_else(|| "must be a whole number".to_owned())
             }
             Self::Code(codes) => {
                 let found = codes.iter().find(|(_, theirs)| *theirs == text);

@@ -37,12 +37,12 @@ impl ManagedIdentity {
                     variable: "IDENTITY_HEADER",
                     meaning: "which the platform sets together with IDENTITY_ENDPOINT",
                 })?;
-                (
-                    "IDENTITY_ENDPOINT",
-                    endpoint,
-                    Some(SecretString::from(header.trim_end_matches(['\r', '\n']))),
-                    "2019-08-01",
-                )
+                let header = header.trim_end_matches(['\r', '\n']);
+                if header.is_empty() || !header.bytes().all(|byte| byte.is_ascii_graphic()) {
+                    let allowed = "must be visible ASCII characters";
+                    return Err(InvalidIdentity::Variable { variable: "IDENTITY_HEADER", allowed });
+                }
+                ("IDENTITY_ENDPOINT", endpoint, Some(SecretString::from(header)), "2019-08-01")
             }
             None => {
                 // The Azure SDKs use this variable too, to redirect requests to another host.

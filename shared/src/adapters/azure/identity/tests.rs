@@ -182,6 +182,11 @@ fn a_missing_variable_of_the_platform_is_named() {
     assert_eq!(refused(AzureIdentity::Managed, &[]), None);
     let endpoint = ("IDENTITY_ENDPOINT", "http://localhost:42356/msi/token");
     names(refused(AzureIdentity::Managed, &[endpoint]), "IDENTITY_HEADER");
+    for header in ["", "\n", "one\ntwo", "é"] {
+        let refused = refused(AzureIdentity::Managed, &[endpoint, ("IDENTITY_HEADER", header)]);
+        names(refused, "IDENTITY_HEADER must be visible ASCII");
+    }
+    assert_eq!(refused(AzureIdentity::Managed, &[endpoint, ("IDENTITY_HEADER", "h\r\n")]), None);
     names(
         refused(
             AzureIdentity::Managed,

@@ -76,10 +76,12 @@ impl TokenSource for WorkloadIdentity {
             let file = self.token_file.clone();
             move || read_regular(&file, TOKEN_BYTES_MAX)
         });
-        let assertion = read.await.map_err(io::Error::other).and_then(|read| read).map_err(|error| {
-            TokenFault::File { path: self.token_file.display().to_string(), reason: error.to_string() }
-        })?;
-        let assertion = String::from_utf8_lossy(without_mark_of_file(&assertion));
+        let unreadable =
+            |reason: String| TokenFault::File { path: self.token_file.display().to_string(), reason };
+        let assertion = read.await.map_err(io::Error::other).and_then(|read| read);
+        let assertion = assertion.map_err(|error| unreadable(error.to_string()))?;
+        let assertion = std::str::from_utf8(without_mark_of_file(&assertion))
+            .map_err(|_| unreadable("it is not text in UTF-8".to_owned()))?;
         let scope = format!("{RESOURCE}/.default");
         let form = [
             ("grant_type", "client_credentials"),
