@@ -47,8 +47,8 @@ pub enum OrderRefusal {
 }
 
 impl Acceptor {
-    /// Accepts an order that is on the queue, on behalf of a partner, unless its rights changed before the insert. Repeating the call gives the same
-    /// answer, or [`Admission::Final`] when the transaction became final.
+    /// Accepts an order that is on the queue, on behalf of a partner, unless its rights changed before the insert. Repeating the
+    /// call gives the same answer, or [`Admission::Final`] when the transaction became final.
     ///
     /// # Errors
     /// [`AcceptFault`] when the log is not available, or the rights changed. The order may have been accepted; repeating the call
@@ -79,6 +79,7 @@ impl Acceptor {
             // A store that enqueues in the same step has put the work on the queue a second time. This is
             // harmless: the second delivery finds the transaction final.
             AcceptOutcome::Inserted { revision, enqueued: _ } => {
+                self.served.accept(1);
                 StoredTransaction::inserted(new, revision, None)
             }
             AcceptOutcome::Existing(stored) if !new.instruction.matches(&stored.fingerprint) => {
