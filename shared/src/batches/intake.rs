@@ -131,6 +131,7 @@ impl Batches {
     pub async fn submit(&self, batch: Batch) -> Result<Submitted, BatchFault> {
         // First: a batch that is not in this list could be forgotten.
         self.records.open(&batch.key, self.world.now()).await?;
+        self.standing.check("storing a batch")?;
         let not_known = match self.records.save(&batch, None).await {
             Ok(Swapped::Done(_)) => None,
             // Also if the request was repeated on its way: then the first one may have inserted the record.

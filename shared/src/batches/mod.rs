@@ -42,6 +42,7 @@ use self::items::{Stored, Undecodable};
 use self::messages::Named;
 use self::open::Manifests;
 use self::records::BatchRecords;
+use crate::access::partner_cache::Standing;
 use crate::backoff::SHARED_VALUE_WRITE;
 use crate::domain::account::Versioned;
 use crate::domain::batch::{Batch, BatchKey, Digest, Hindrance, NotAllowed, Progress};
@@ -124,6 +125,7 @@ pub struct Batches {
     ended: Arc<Notify>,
     /// One batch of a process is split or completed at a time: each needs much memory.
     memory: Arc<Semaphore>,
+    standing: Standing,
 }
 
 impl Batches {
@@ -148,6 +150,7 @@ impl Batches {
             manifests: Manifests::new(Arc::clone(&store.payloads)),
             ended: Arc::new(Notify::new()),
             memory: Arc::new(Semaphore::new(1)),
+            standing: Standing::ALWAYS,
         }
     }
 
@@ -192,6 +195,11 @@ impl Batches {
         self.change(key, end).await.map(drop)
     }
 
+    /// Returns the same batches for a caller, for whom no record is written once the rights of the caller have changed.
+    pub fn acting_on(&self, standing: &Standing) -> Self {
+        Self { standing: standing.clone(), ..self.clone() }
+    }
+
     /// Starts an operation as a task, whose requests to the store are counted with those of the caller.
     fn start<T: Send + 'static>(
         &self,
@@ -216,6 +224,7 @@ impl Batches {
                 return Ok(None);
             };
             let Some(changed) = change(value.clone())? else { return Ok(Some(value)) };
+            self.standing.check("changing a batch")?;
             match self.records.save(&changed, Some(&revision)).await? {
                 Swapped::Done(_) => return Ok(Some(changed)),
                 Swapped::Conflict => SHARED_VALUE_WRITE.pause(attempt, &*self.world).await,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _, stream};
+use postonce_shared::access::partner_cache::Standing;
 use postonce_shared::backoff::ACCOUNT_WRITE;
 use postonce_shared::bank::Bank;
 use postonce_shared::domain::account::{Account, Versioned};
@@ -69,11 +70,13 @@ pub enum ChangeOutcome {
 }
 
 /// Accounts of the bank and their transactions.
+#[derive(Clone)]
 pub struct AccountService {
     store: Store,
     world: Arc<dyn World>,
     repair: Repair,
     open_work: Arc<OpenWork>,
+    standing: Standing,
 }
 
 impl AccountService {
@@ -84,7 +87,13 @@ impl AccountService {
             world: Arc::clone(&bank.world),
             repair: bank.repair.clone(),
             open_work: Arc::clone(&bank.open_work),
+            standing: Standing::ALWAYS,
         }
+    }
+
+    /// Returns the service for a caller, which writes nothing once the rights of the caller have changed.
+    pub fn acting_on(&self, standing: &Standing) -> Self {
+        Self { standing: standing.clone(), ..self.clone() }
     }
 
     /// Opens an account for a key, at most once. A repeated request with the same terms succeeds, even after postings.
@@ -107,6 +116,7 @@ impl AccountService {
             return Ok(existing.map_or(OpenOutcome::CreditRefused(refusal), |it| compared(it, &requested)));
         }
         let opening = open(requested.clone(), &self.terms_context());
+        self.standing.check("opening an account")?;
         Ok(match self.store.accounts.open(&opening).await? {
             Opened::Created(Versioned { value, revision: _ }) => OpenOutcome::Created(value),
             Opened::Existing(Versioned { value, revision: _ }) => compared(value, &requested),
@@ -151,6 +161,7 @@ impl AccountService {
             let Ok(change) = change_terms(&account, terms, &self.terms_context()) else {
                 return Ok(ChangeOutcome::BalanceNotZero(account));
             };
+            self.standing.check("changing an account")?;
             if self.store.accounts.change(&found.revision, &change).await?.is_some() {
                 return Ok(ChangeOutcome::Done(change.after));
             }
