@@ -10,7 +10,9 @@ use serde::{Deserialize, Deserializer};
 
 /// Returns whether the character is a control character, or changes the direction of text or the line structure.
 fn is_obeyed(c: char) -> bool {
-    c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    let is_mark =
+        matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    c.is_control() || is_mark
 }
 
 fn escaped(text: &str, is_escaped: impl Fn(char) -> bool) -> Cow<'_, str> {
@@ -87,11 +89,11 @@ impl<W: Write> Write for PrintableOutput<W> {
 mod tests {
     use super::*;
 
-    const SENT: &str = "a\u{1b}[2J\r\u{7f}\u{9b}31m\u{202e}\n\"é\"";
+    const SENT: &str = "a\u{1b}[2J\r\u{7f}\u{9b}31m\u{202e}\u{61c}\u{200e}\u{200f}\u{200d}\n\"é\"";
 
     #[test]
     fn what_a_terminal_obeys_is_escaped() {
-        let escaped = r#"a\u001b[2J\u000d\u007f\u009b31m\u202e"#;
+        let escaped = r#"a\u001b[2J\u000d\u007f\u009b31m\u202e\u061c\u200e\u200f"#.to_owned() + "\u{200d}";
         assert_eq!(lines(SENT), format!("{escaped}\n\"é\""));
         assert_eq!(Printable::from(SENT).as_str(), format!("{escaped}\\u000a\"é\""));
         assert!(matches!(lines("posted\n"), Cow::Borrowed(_)));

@@ -3,12 +3,13 @@
 //! An [`ApiError`] carries two texts: `detail` is for the client, the cause is for the log. The cause is never
 //! part of a response; the middleware in [`crate::edge::observe`] logs it once.
 
+use std::borrow::Borrow;
 use std::fmt;
-use std::sync::Arc;
 
 use actix_web::http::{StatusCode, header};
 use actix_web::{HttpResponse, ResponseError};
 use postonce_schemas::json::{Problem, Violation};
+use postonce_shared::access::partner_cache::RightsChanged;
 use postonce_shared::batches::BatchFault;
 use postonce_shared::domain::rejection::RejectReason;
 use postonce_shared::ports::fault::{Cause, StoreFault};
@@ -226,11 +227,11 @@ impl ApiError {
         Self::new(Code::CursorInvalid, detail)
     }
 
-    /// Error for a submission during which the rights of the caller changed. Nothing was stored, unless `is_in_doubt` is set.
-    fn rights_changed(is_in_doubt: bool) -> Self {
+    /// The rights of the caller changed during a submission or an act, of which nothing was stored, unless it `is_in_doubt`.
+    pub fn rights_changed(is_in_doubt: bool) -> Self {
         let detail = if is_in_doubt {
-            "The rights of the API key ended while the transaction was posted: it may be stored. To learn that, repeat the request \
-             with the same id and a valid key of the same partner."
+            "The rights of the API key changed during the request: what it asks for may be done. To learn that, repeat it with the \
+             same id, if it has one, and a valid key of the same partner."
         } else {
             "The rights of partners are being changed. Try again: nothing was stored."
         };
@@ -254,18 +255,16 @@ impl ApiError {
     }
 
     fn store(cause: impl Into<Cause>, is_transient: bool, part: Part) -> Self {
+        let cause = cause.into();
+        if RightsChanged::is_cause_of(&*cause) {
+            return Self::rights_changed(true);
+        }
         if is_transient { Self::unavailable(cause, part) } else { Self::internal(cause) }
     }
 
-    /// Failure of the queue. The `From` implementation attributes failures to the ledger.
-    pub fn queue(fault: StoreFault) -> Self {
-        let is_transient = fault.is_transient();
-        Self::store(fault, is_transient, Part::Queue)
-    }
-
-    /// Like [`Self::queue`], for one failure that several requests share.
-    pub fn shared_queue(fault: Arc<StoreFault>) -> Self {
-        let is_transient = fault.is_transient();
+    /// Failure of the queue. The `From` implementation would attribute it to the ledger.
+    pub fn queue(fault: impl Into<Cause> + Borrow<StoreFault>) -> Self {
+        let is_transient = Borrow::<StoreFault>::borrow(&fault).is_transient();
         Self::store(fault, is_transient, Part::Queue)
     }
 

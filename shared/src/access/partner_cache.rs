@@ -9,7 +9,8 @@
 //!    while concurrent ones are still answered from the cache.
 //! 3. While the store is not available, an answer is used until [`GRANT_TTL`] at most.
 
-use std::hash::Hash;
+use std::error::Error;
+use std::hash::{BuildHasher as _, Hash, RandomState};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -34,6 +35,8 @@ pub const ABSENT_TTL: Duration = Duration::from_secs(5);
 const REFRESH_GRACE: Duration = Duration::from_secs(5);
 /// Time for which a [`Standing`] is current without a look at the cache, which decides when the store is read again.
 const STANDING_TTL: Duration = Duration::from_secs(1);
+/// Number of partners whose changes are told apart. Those that share a place end each other's standing.
+const PLACES: usize = 4096;
 /// Largest number of cached answers of each kind. A flood of refusals must not evict the grants.
 const CACHED_MAX: NonZeroUsize = NonZeroUsize::new(10_000).expect("not zero");
 
@@ -58,14 +61,43 @@ pub enum Answer<G, R> {
 pub struct PartnerCache<K: Hash + Eq, G, R> {
     world: Arc<dyn World>,
     answers: Mutex<Answers<K, G, R>>,
-    /// Incremented by [`PartnerCache::forget`]. An answer that was requested before such a call is not cached
-    /// after it.
-    generation: Arc<AtomicU64>,
+    changes: Arc<Changes>,
 }
 
 struct Answers<K: Hash + Eq, G, R> {
     granted: LruCache<K, CachedGrant<G>>,
     refused: LruCache<K, (R, Duration)>,
+    /// The number of the last call of [`PartnerCache::forget`]. An answer that was requested before a call about its partner is
+    /// not cached after it.
+    last_change: u64,
+}
+
+/// The number of the last change of each partner.
+struct Changes {
+    last: Vec<AtomicU64>,
+    /// Differs between processes, so that nobody can choose the id of a partner for the place of another one.
+    hasher: RandomState,
+}
+
+impl Changes {
+    fn place_of(&self, partner: &PartnerId) -> usize {
+        // The upper half of the hash fits in any `usize`.
+        usize::try_from(self.hasher.hash_one(partner) >> 32).unwrap_or_default().wrapping_rem(PLACES)
+    }
+
+    /// Returns whether the partner at a place changed after the change with that number.
+    fn has_changed(&self, place: usize, seen: u64) -> bool {
+        self.last.get(place).is_none_or(|last| last.load(Ordering::SeqCst) > seen)
+    }
+
+    fn note(&self, partner: Option<&PartnerId>, number: u64) {
+        let place = partner.map(|partner| self.place_of(partner));
+        for (other, last) in self.last.iter().enumerate() {
+            if place.is_none_or(|own| own == other) {
+                last.store(number, Ordering::SeqCst);
+            }
+        }
+    }
 }
 
 /// Whether a grant that was looked up can be relied on without another look-up. Who waits between the look-up and the act
@@ -77,8 +109,10 @@ pub struct Standing(Option<Basis>);
 #[derive(Clone)]
 struct Basis {
     world: Arc<dyn World>,
-    generation: Arc<AtomicU64>,
-    /// The generation before the look-up.
+    changes: Arc<Changes>,
+    /// That of the partner.
+    place: usize,
+    /// The last change before the look-up.
     seen: u64,
     until: Duration,
     /// The time from which on the grant does not count.
@@ -89,7 +123,7 @@ impl Standing {
     /// The standing of an act that no partner makes, or whose rights were all used when it began.
     pub const ALWAYS: Self = Self(None);
 
-    /// Returns whether the grant was looked up within a second, no partner changed since, and it has not expired.
+    /// Returns whether the grant was looked up within a second, its partner has not changed since, and it has not expired.
     pub fn is_current(&self) -> bool {
         self.0.as_ref().is_none_or(|basis| basis.world.uptime() < basis.until) && self.is_unchanged()
     }
@@ -97,15 +131,25 @@ impl Standing {
     /// As [`Self::is_current`], however long ago the look-up was. For the last check before an act that began while the standing was
     /// current: on a slow store, a look-up before each attempt would always be too long ago.
     pub fn is_unchanged(&self) -> bool {
-        self.0.as_ref().is_none_or(|Basis { world, generation, seen, expires_at, .. }| {
-            generation.load(Ordering::SeqCst) == *seen && expires_at.is_none_or(|at| world.now() < at)
+        self.0.as_ref().is_none_or(|Basis { world, changes, place, seen, expires_at, .. }| {
+            !changes.has_changed(*place, *seen) && expires_at.is_none_or(|at| world.now() < at)
         })
+    }
+
+    /// Checks that it is unchanged, directly before a write of an act that has read or written before. Whoever repeats the act is
+    /// looked up again. `doing` is for the fault.
+    ///
+    /// # Errors
+    /// [`StoreFault::Refused`] because of [`RightsChanged`]: nothing is written.
+    pub fn check(&self, doing: &'static str) -> Result<(), StoreFault> {
+        let refused = || StoreFault::Refused { doing, source: RightsChanged.into() };
+        if self.is_unchanged() { Ok(()) } else { Err(refused()) }
     }
 
     /// Returns whether it is not current only because the look-up was too long ago.
     pub fn is_late(&self) -> bool {
-        self.0.as_ref().is_some_and(|Basis { world, generation, seen, until, .. }| {
-            generation.load(Ordering::SeqCst) == *seen && world.uptime() >= *until
+        self.0.as_ref().is_some_and(|Basis { world, changes, place, seen, until, .. }| {
+            !changes.has_changed(*place, *seen) && world.uptime() >= *until
         })
     }
 
@@ -113,6 +157,18 @@ impl Standing {
     #[must_use]
     pub fn until(self, expires_at: Option<Timestamp>) -> Self {
         Self(self.0.map(|basis| Basis { expires_at, ..basis }))
+    }
+}
+
+/// The rights of who acts have changed since the look-up.
+#[derive(Debug, thiserror::Error)]
+#[error("the rights of the caller have changed")]
+pub struct RightsChanged;
+
+impl RightsChanged {
+    /// Returns whether it is an error, or the cause of it.
+    pub fn is_cause_of(error: &(dyn Error + 'static)) -> bool {
+        error.is::<Self>() || error.source().is_some_and(Self::is_cause_of)
     }
 }
 
@@ -157,25 +213,30 @@ impl<K: Hash + Eq + Clone, G: OfPartner, R: Clone> PartnerCache<K, G, R> {
     /// Creates an empty cache.
     pub fn new(world: Arc<dyn World>) -> Self {
         let (granted, refused) = (LruCache::new(CACHED_MAX), LruCache::new(CACHED_MAX));
-        Self { world, answers: Mutex::new(Answers { granted, refused }), generation: Arc::default() }
+        let last = (0..PLACES).map(|_| AtomicU64::default()).collect();
+        let changes = Arc::new(Changes { last, hasher: RandomState::new() });
+        Self { world, answers: Mutex::new(Answers { granted, refused, last_change: 0 }), changes }
     }
 
-    /// Returns the standing of a grant that is looked up after this call.
-    pub fn standing(&self) -> Standing {
-        Standing(Some(Basis {
+    /// Returns a grant that was looked up at that time, after the change with that number, with its standing.
+    fn standing(&self, grant: Arc<G>, (seen, looked_up_at): (u64, Duration)) -> (Arc<G>, Standing) {
+        let standing = Standing(Some(Basis {
             world: Arc::clone(&self.world),
-            generation: Arc::clone(&self.generation),
-            seen: self.generation.load(Ordering::SeqCst),
-            until: self.world.uptime().saturating_add(STANDING_TTL),
+            changes: Arc::clone(&self.changes),
+            place: self.changes.place_of(grant.partner()),
+            seen,
+            until: looked_up_at.saturating_add(STANDING_TTL),
             expires_at: None,
-        }))
+        }));
+        (grant, standing)
     }
 
     /// Removes the answers about one partner, or about all partners. Answers that are being read are not
     /// cached.
     pub fn forget(&self, partner: Option<&PartnerId>) {
         let mut answers = self.answers.lock();
-        self.generation.fetch_add(1, Ordering::SeqCst);
+        answers.last_change = answers.last_change.saturating_add(1);
+        self.changes.note(partner, answers.last_change);
         answers.refused.clear();
         let Some(partner) = partner else { return answers.granted.clear() };
         let of_partner = answers.granted.iter().filter(|(_, cached)| cached.grant.partner() == partner);
@@ -185,7 +246,8 @@ impl<K: Hash + Eq + Clone, G: OfPartner, R: Clone> PartnerCache<K, G, R> {
         }
     }
 
-    /// Returns the cached answer for a key, or else that of `load`, which is polled only when it is needed.
+    /// Returns the cached answer for a key, or else that of `load`, which is polled only when it is needed; a grant with its
+    /// standing.
     ///
     /// # Errors
     /// [`StoreFault`] of `load`, unless a cached grant can be used instead.
@@ -193,74 +255,69 @@ impl<K: Hash + Eq + Clone, G: OfPartner, R: Clone> PartnerCache<K, G, R> {
         &self,
         key: &K,
         load: impl Future<Output = Result<Answer<G, R>, StoreFault>>,
-    ) -> Result<Result<Arc<G>, R>, StoreFault> {
-        let (lookup, generation) = self.lookup(key);
+    ) -> Result<Result<(Arc<G>, Standing), R>, StoreFault> {
+        let now = self.world.uptime();
+        let (lookup, seen) = self.lookup(key, now);
         let old = match lookup {
-            Lookup::Granted(grant) => return Ok(Ok(grant)),
+            Lookup::Granted(grant) => return Ok(Ok(self.standing(grant, (seen, now)))),
             Lookup::Refused(refusal) => return Ok(Err(refusal)),
             Lookup::Stale(grant) => Some(grant),
             Lookup::Missing => None,
         };
-        let loaded_at = self.world.uptime();
-        match (load.await, old) {
-            (Ok(Answer::Granted(grant)), _) => {
-                let grant = Arc::new(grant);
-                self.insert(key, Ok(Arc::clone(&grant)), (generation, loaded_at));
-                Ok(Ok(grant))
-            }
-            (Ok(Answer::Refused(refusal)), _) => {
-                self.insert(key, Err(refusal.clone()), (generation, loaded_at));
-                Ok(Err(refusal))
-            }
-            (Ok(Answer::NotYet(refusal)), _) => Ok(Err(refusal)),
-            (Err(fault), Some(old))
-                if fault.is_transient() && self.generation.load(Ordering::SeqCst) == generation =>
-            {
+        let answer = match (load.await, old) {
+            (Ok(Answer::Granted(grant)), _) => Ok(Arc::new(grant)),
+            (Ok(Answer::Refused(refusal)), _) => Err(refusal),
+            (Ok(Answer::NotYet(refusal)), _) => return Ok(Err(refusal)),
+            (Err(fault), Some(old)) if fault.is_transient() && !self.has_changed(&old, seen) => {
                 let (partner, why) = (old.partner(), chain(&fault));
                 tracing::warn!(
                     "The permissions of {partner} cannot be refreshed, cached ones are used: {why}"
                 );
-                Ok(Ok(old))
+                return Ok(Ok(self.standing(old, (seen, now))));
             }
-            (Err(fault), _) => Err(fault),
-        }
+            (Err(fault), _) => return Err(fault),
+        };
+        self.insert(key, answer.clone(), (seen, now));
+        Ok(answer.map(|grant| self.standing(grant, (seen, now))))
     }
 
-    /// Returns the cached answer for a key, with the current generation.
-    fn lookup(&self, key: &K) -> (Lookup<G, R>, u64) {
-        let now = self.world.uptime();
+    /// Returns whether the partner of a grant changed after the change with that number.
+    fn has_changed(&self, grant: &G, seen: u64) -> bool {
+        self.changes.has_changed(self.changes.place_of(grant.partner()), seen)
+    }
+
+    /// Returns the cached answer for a key, with the number of the last change.
+    fn lookup(&self, key: &K, now: Duration) -> (Lookup<G, R>, u64) {
         let mut answers = self.answers.lock();
-        let generation = self.generation.load(Ordering::SeqCst);
+        let seen = answers.last_change;
         if let Some(cached) = answers.granted.get_mut(key).filter(|cached| now < cached.ends_at) {
             let grant = Arc::clone(&cached.grant);
             if now < cached.refresh_at {
-                return (Lookup::Granted(grant), generation);
+                return (Lookup::Granted(grant), seen);
             }
             cached.refresh_at = now.saturating_add(REFRESH_GRACE);
-            return (Lookup::Stale(grant), generation);
+            return (Lookup::Stale(grant), seen);
         }
         match answers.refused.get(key) {
-            Some((refusal, until)) if now < *until => (Lookup::Refused(refusal.clone()), generation),
-            Some(_) | None => (Lookup::Missing, generation),
+            Some((refusal, until)) if now < *until => (Lookup::Refused(refusal.clone()), seen),
+            Some(_) | None => (Lookup::Missing, seen),
         }
     }
 
-    fn insert(&self, key: &K, answer: Result<Arc<G>, R>, (generation, loaded_at): (u64, Duration)) {
+    fn insert(&self, key: &K, answer: Result<Arc<G>, R>, (seen, loaded_at): (u64, Duration)) {
         let mut answers = self.answers.lock();
-        if self.generation.load(Ordering::SeqCst) != generation {
-            return;
-        }
         match answer {
-            Ok(grant) => {
+            Ok(grant) if !self.has_changed(&grant, seen) => {
                 let refresh_at = loaded_at.saturating_add(GRANT_FRESH);
                 let ends_at = loaded_at.saturating_add(GRANT_TTL);
                 answers.refused.pop(key);
                 answers.granted.put(key.clone(), CachedGrant { grant, refresh_at, ends_at });
             }
-            Err(refusal) => {
+            Err(refusal) if answers.last_change == seen => {
                 answers.granted.pop(key);
                 answers.refused.put(key.clone(), (refusal, loaded_at.saturating_add(ABSENT_TTL)));
             }
+            Ok(_) | Err(_) => {}
         }
     }
 }

@@ -8,7 +8,6 @@
 //! active keys (listed in its record, neither revoked nor expired). A direct order can do nothing that the partner
 //! could not do over HTTP, and a partner without active keys can do nothing.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures::future::try_join_all;
@@ -19,6 +18,7 @@ use crate::domain::ids::{AccountKey, PartnerId};
 use crate::domain::instruction::TransactionKind;
 use crate::domain::partner::{Partner, PartnerStatus};
 use crate::domain::scope::Scope;
+use crate::domain::time::Timestamp;
 use crate::ports::Store;
 use crate::ports::api_keys::ApiKeys;
 use crate::ports::fault::StoreFault;
@@ -64,8 +64,8 @@ pub enum Denial {
 pub struct PartnerGrant {
     /// The record of the partner when it was read.
     pub partner: Partner,
-    /// The union of the scopes of its active keys.
-    pub scopes: Vec<Scope>,
+    /// The scopes of each of its active keys, and the time from which on the key does not count.
+    pub keys: Vec<(Vec<Scope>, Option<Timestamp>)>,
 }
 
 impl OfPartner for PartnerGrant {
@@ -75,12 +75,17 @@ impl OfPartner for PartnerGrant {
 }
 
 impl PartnerGrant {
-    /// Checks that an order of this kind on this account is allowed.
+    /// Checks that an order of this kind on this account is within the terms. Returns the time until which it is, if a key expires.
     ///
     /// # Errors
-    /// [`Denial`] if it is not.
-    pub fn check(&self, kind: TransactionKind, account: AccountKey) -> Result<(), Denial> {
-        let Self { partner, scopes } = self;
+    /// [`Denial`] when it is not.
+    pub fn check(
+        &self,
+        kind: TransactionKind,
+        account: AccountKey,
+        now: Timestamp,
+    ) -> Result<Option<Timestamp>, Denial> {
+        let Self { partner, keys } = self;
         if partner.signature_required {
             return Err(Denial::SignatureRequired(partner.id.clone()));
         }
@@ -88,13 +93,16 @@ impl PartnerGrant {
             TransactionKind::Deposit => Scope::Deposit,
             TransactionKind::Withdrawal => Scope::Withdraw,
         };
-        if !scopes.iter().any(|own| own.includes(scope)) {
+        let having = keys.iter().filter(|(scopes, _)| scopes.iter().any(|own| own.includes(scope)));
+        let until = having.map(|(_, at)| *at).filter(|at| at.is_none_or(|at| now < at));
+        // That of the key that counts for the longest time.
+        let Some(until) = until.max_by_key(|at| (at.is_none(), *at)) else {
             return Err(Denial::ScopeMissing { partner: partner.id.clone(), scope });
-        }
+        };
         if !partner.reach.has_account(account) {
             return Err(Denial::OutOfReach { account, partner: partner.id.clone() });
         }
-        Ok(())
+        Ok(until)
     }
 }
 
@@ -116,14 +124,12 @@ impl PartnerGrants {
     /// Returns a partner if it exists and is active. On a cache miss this reads the partner and each of its keys.
     ///
     /// # Errors
-    /// [`StoreFault`] when the store cannot be read.
-    pub async fn find(&self, id: &PartnerId) -> Result<Result<Arc<PartnerGrant>, Denial>, StoreFault> {
+    /// [`StoreFault`] when they cannot be read.
+    pub async fn find(
+        &self,
+        id: &PartnerId,
+    ) -> Result<Result<(Arc<PartnerGrant>, Standing), Denial>, StoreFault> {
         self.cache.get_or_load(id, self.read(id)).await
-    }
-
-    /// Returns the [`Standing`] of grants that are looked up after this call.
-    pub fn standing(&self) -> Standing {
-        self.cache.standing()
     }
 
     /// Removes the cached grants of one partner, or of all partners.
@@ -141,22 +147,22 @@ impl PartnerGrants {
             PartnerStatus::Suspended => return Ok(Answer::Refused(Denial::Suspended(id.clone()))),
         }
         let records = try_join_all(partner.keys.iter().map(|key| self.keys.find(&key.id))).await?;
-        // A key that expires while the grant is cached stays valid until the next read.
         let (active, now) = (records.into_iter().flatten(), self.world.now());
         let active = active.filter(|record| record.is_valid_at(now) && record.partner == *id);
-        let scopes: BTreeSet<Scope> = active.flat_map(|record| Scope::of_stored(&record.scopes)).collect();
-        Ok(Answer::Granted(PartnerGrant { scopes: scopes.into_iter().collect(), partner }))
+        let keys = active.map(|record| (Scope::of_stored(&record.scopes), record.expires_at)).collect();
+        Ok(Answer::Granted(PartnerGrant { partner, keys }))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use uuid::Uuid;
 
     use super::*;
     use crate::domain::ids::{AccountId, UserId};
     use crate::domain::partner::Reach;
-    use crate::domain::time::Timestamp;
 
     fn account(number: u128) -> AccountKey {
         let user = UserId::from_uuid(Uuid::from_u128(1));
@@ -168,21 +174,43 @@ mod tests {
         use TransactionKind::{Deposit, Withdrawal};
         let id = PartnerId::parse("shop").unwrap();
         let reach = Reach::Named { users: BTreeSet::new(), accounts: BTreeSet::from([account(1)]) };
+        let now = Timestamp::from_unix_ms(0);
         let mut grant = PartnerGrant {
-            partner: Partner::active(id.clone(), reach, Timestamp::from_unix_ms(0)),
-            scopes: vec![Scope::Deposit],
+            partner: Partner::active(id.clone(), reach, now),
+            keys: vec![(vec![Scope::Deposit], None)],
         };
         let without = |scope| Err(Denial::ScopeMissing { partner: id.clone(), scope });
         let outside = Err(Denial::OutOfReach { account: account(2), partner: id.clone() });
-        assert_eq!(grant.check(Deposit, account(1)), Ok(()));
-        assert_eq!(grant.check(Withdrawal, account(1)), without(Scope::Withdraw));
-        assert_eq!(grant.check(Deposit, account(2)), outside);
-        // The scope is checked first, as over HTTP. `admin` does not include it.
-        assert_eq!(grant.check(Withdrawal, account(2)), without(Scope::Withdraw));
-        grant.scopes = vec![Scope::Withdraw, Scope::Admin];
-        assert_eq!(grant.check(Withdrawal, account(1)), Ok(()));
-        assert_eq!(grant.check(Deposit, account(1)), without(Scope::Deposit));
+        assert_eq!(grant.check(Deposit, account(1), now), Ok(None));
+        assert_eq!(grant.check(Withdrawal, account(1), now), without(Scope::Withdraw));
+        assert_eq!(grant.check(Deposit, account(2), now), outside);
+        // As over HTTP: the scope is checked first, and `admin` does not include it.
+        assert_eq!(grant.check(Withdrawal, account(2), now), without(Scope::Withdraw));
+        grant.keys = vec![(vec![Scope::Withdraw, Scope::Admin], None)];
+        assert_eq!(grant.check(Withdrawal, account(1), now), Ok(None));
+        assert_eq!(grant.check(Deposit, account(1), now), without(Scope::Deposit));
         grant.partner.signature_required = true;
-        assert_eq!(grant.check(Withdrawal, account(1)), Err(Denial::SignatureRequired(id.clone())));
+        assert_eq!(grant.check(Withdrawal, account(1), now), Err(Denial::SignatureRequired(id.clone())));
+    }
+
+    #[test]
+    fn a_scope_counts_until_the_last_key_that_has_it_expires() {
+        use TransactionKind::{Deposit, Withdrawal};
+        let id = PartnerId::parse("shop").unwrap();
+        let [now, soon, later] = [0, 1000, 2000].map(Timestamp::from_unix_ms);
+        let partner = Partner::active(id.clone(), Reach::Everything, now);
+        let keys = vec![
+            (vec![Scope::Deposit], Some(later)),
+            (vec![Scope::Deposit, Scope::Withdraw], Some(soon)),
+            (vec![Scope::Read], None),
+        ];
+        let mut grant = PartnerGrant { partner, keys };
+        let without = |scope| Err(Denial::ScopeMissing { partner: id.clone(), scope });
+        assert_eq!(grant.check(Deposit, account(1), now), Ok(Some(later)));
+        assert_eq!(grant.check(Withdrawal, account(1), now), Ok(Some(soon)));
+        assert_eq!(grant.check(Withdrawal, account(1), soon), without(Scope::Withdraw));
+        assert_eq!(grant.check(Deposit, account(1), later), without(Scope::Deposit));
+        grant.keys.push((vec![Scope::Deposit], None));
+        assert_eq!(grant.check(Deposit, account(1), soon), Ok(None));
     }
 }

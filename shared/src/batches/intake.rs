@@ -131,6 +131,7 @@ impl Batches {
     pub async fn submit(&self, batch: Batch) -> Result<Submitted, BatchFault> {
         // Done first, because a batch that is missing in this list could be forgotten.
         self.records.open(&batch.key, self.world.now()).await?;
+        self.standing.check("storing a batch")?;
         let not_known = match self.records.save(&batch, None).await {
             Ok(Swapped::Done(_)) => None,
             // May also follow a repetition of this request in transit: the first copy may have inserted the record.

@@ -42,6 +42,7 @@ use self::items::{Stored, Undecodable};
 use self::messages::Named;
 use self::open::Manifests;
 use self::records::BatchRecords;
+use crate::access::partner_cache::Standing;
 use crate::backoff::SHARED_VALUE_WRITE;
 use crate::domain::account::Versioned;
 use crate::domain::batch::{Batch, BatchKey, Digest, Hindrance, NotAllowed, Progress};
@@ -123,6 +124,7 @@ pub struct Batches {
     ended: Arc<Notify>,
     /// Limits a process to splitting or completing one batch at a time, because each needs much memory.
     memory: Arc<Semaphore>,
+    standing: Standing,
 }
 
 impl Batches {
@@ -147,6 +149,7 @@ impl Batches {
             manifests: Manifests::new(Arc::clone(&store.payloads)),
             ended: Arc::new(Notify::new()),
             memory: Arc::new(Semaphore::new(1)),
+            standing: Standing::ALWAYS,
         }
     }
 
@@ -191,7 +194,12 @@ impl Batches {
         self.change(key, end).await.map(drop)
     }
 
-    /// Starts an operation as a task. Its store requests are counted for the caller.
+    /// Returns the same batches for a caller, for whom no record is written once the rights of the caller have changed.
+    pub fn acting_on(&self, standing: &Standing) -> Self {
+        Self { standing: standing.clone(), ..self.clone() }
+    }
+
+    /// Starts an operation as a task, whose requests to the store are counted with those of the caller.
     fn start<T: Send + 'static>(
         &self,
         operation: impl Future<Output = T> + Send + 'static,
@@ -215,6 +223,7 @@ impl Batches {
                 return Ok(None);
             };
             let Some(changed) = change(value.clone())? else { return Ok(Some(value)) };
+            self.standing.check("changing a batch")?;
             match self.records.save(&changed, Some(&revision)).await? {
                 Swapped::Done(_) => return Ok(Some(changed)),
                 Swapped::Conflict => SHARED_VALUE_WRITE.pause(attempt, &*self.world).await,

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::access::partner_cache::Standing;
 use crate::domain::decision::Work;
 use crate::domain::ids::{AccountKey, TransactionKey};
 use crate::messaging::envelope::seal::Seal;
@@ -61,7 +62,8 @@ impl DeadLetterFault {
     }
 }
 
-/// Creates and resolves dead letters.
+/// Creates dead letters, and resolves them.
+#[derive(Clone)]
 pub struct DeadLetterService {
     ledger: Arc<dyn Ledger>,
     letters: Arc<dyn DeadLetters>,
@@ -71,6 +73,7 @@ pub struct DeadLetterService {
     seal: Seal,
     world: Arc<dyn World>,
     queue_count: u16,
+    standing: Standing,
 }
 
 impl DeadLetterService {
@@ -85,8 +88,13 @@ impl DeadLetterService {
     ) -> Self {
         let (ledger, letters, queue) =
             (Arc::clone(&store.ledger), Arc::clone(&store.dead_letters), Arc::clone(&store.queue));
-        let seal = seal.clone();
-        Self { ledger, letters, queue, poster, doorbell, seal, world, queue_count }
+        let (seal, standing) = (seal.clone(), Standing::ALWAYS);
+        Self { ledger, letters, queue, poster, doorbell, seal, world, queue_count, standing }
+    }
+
+    /// Returns the service for an operator, which carries out nothing of a decision once the rights of the operator have changed.
+    pub fn acting_on(&self, standing: &Standing) -> Self {
+        Self { standing: standing.clone(), ..self.clone() }
     }
 
     /// Stores a message as a dead letter and marks the transactions in `contained`, so that repair does not send them.
@@ -152,6 +160,7 @@ impl DeadLetterService {
             Ok(letter) => letter,
             Err(decided) => return Ok(decided),
         };
+        self.standing.check("replaying a dead letter")?;
         match Body::decode(&letter.body, &self.seal) {
             Ok(Body::Content(Content::Work(envelope))) => {
                 self.send_again(&envelope.items).await?;
@@ -212,6 +221,7 @@ impl DeadLetterService {
             }
         }
         for (account, work) in by_account {
+            self.standing.check("discarding a dead letter")?;
             let settled = self.poster.discard(account, work.into_values().collect()).await;
             if let Some(fault) = settled.into_iter().find_map(|(_, result)| result.err()) {
                 return Err(DeadLetterFault::Post(fault));
@@ -234,6 +244,7 @@ impl DeadLetterService {
         kind: ResolutionKind,
         by: &str,
     ) -> Result<ResolveOutcome, DeadLetterFault> {
+        self.standing.check("resolving a dead letter")?;
         let resolution = Resolution { kind, by: by.to_owned(), at: self.world.now() };
         let resolved = self.letters.resolve(id, &resolution).await?;
         if !resolved {
@@ -247,6 +258,7 @@ impl DeadLetterService {
     async fn send_again(&self, items: &[Work]) -> Result<(), StoreFault> {
         let mut open: BTreeMap<&TransactionKey, Work> = BTreeMap::new();
         for item in items {
+            self.standing.check("replaying a dead letter")?;
             match self.mark(&item.submission.key, false).await? {
                 Marked::Open(work) => drop(open.insert(&item.submission.key, *work)),
                 Marked::Unknown => drop(open.insert(&item.submission.key, item.clone())),
@@ -273,6 +285,7 @@ impl DeadLetterService {
         let mut known: BTreeMap<&TransactionKey, Work> = BTreeMap::new();
         let mut rest: Vec<&Name> = Vec::new();
         for name in names.items() {
+            self.standing.check("replaying a dead letter")?;
             let marked = match &name.key {
                 Some(key) => self.mark(key, false).await?,
                 None => Marked::Unknown,

@@ -34,7 +34,7 @@ use crate::access::scopes::{Permission, Scope};
 use crate::access::shares::{self, ByOperator, PartnerShares};
 use crate::access::signatures::{VerifiedSignature, Verifier};
 use crate::access::slots::{NoSlot, SlotGuard};
-use crate::access::turns::Turn;
+use crate::access::turns::{Turn, Turns};
 use crate::access::view::View;
 use crate::error::{ApiError, Code};
 use crate::formats::soap_names;
@@ -95,9 +95,10 @@ impl<P> Caller<P> {
         &self.key.standing
     }
 
-    /// Looks up the rights of the caller again, after a wait and before they are used: the key must be valid and have the
-    /// scope of the permission, its partner active, and a signature by a key of the partner. Afterwards [`Self::within`]
-    /// uses the current reach. If no partner has changed, this only compares two numbers.
+    /// Looks the rights of the caller up again, after a wait and before what they are needed for: the key is valid, its
+    /// partner active, and the key has the scope of the permission; and the signature, if there is one, is by a key of the
+    /// partner. From then on, [`Self::within`] checks the present reach. In the usual case the partner has not changed, and this
+    /// only compares two numbers.
     ///
     /// # Errors
     /// [`ApiError`] with status 401 or 403 if the rights have ended, and 503 if they cannot be read.
@@ -169,15 +170,7 @@ impl<P> Caller<P> {
         Err(ApiError::new(Code::RateLimited, detail))
     }
 
-    /// Reserves an upload of a batch until the returned guard is dropped.
-    ///
-    /// # Errors
-    /// As [`shares::PartnerShares::upload_place`].
-    pub fn upload_place(&self, request: &HttpRequest) -> Result<SlotGuard, ApiError> {
-        shares(request)?.upload_place(request, self.partner())
-    }
-
-    /// Reserves memory for a request body of up to `bytes` bytes.
+    /// Takes the memory of the body of the request, which has up to `bytes` bytes.
     ///
     /// # Errors
     /// As [`shares::PartnerShares::body_memory`].
@@ -192,13 +185,21 @@ impl<P> Caller<P> {
     /// being built or sent; and as [`Self::confirm`].
     pub async fn page_turn(&mut self, request: &HttpRequest, limit: usize) -> Result<PageTurn, ApiError> {
         let all = shares(request)?;
-        let waited = all.capacity(request).pages.wait(self.partner()).await;
+        let turn = self.turn(request, &all.capacity(request).pages).await?;
+        Ok((turn, all.page_memory(request, limit)?))
+    }
+
+    /// Waits for a turn of the partner, whose rights are looked up again then.
+    ///
+    /// # Errors
+    /// As [`Self::page_turn`].
+    pub async fn turn(&mut self, request: &HttpRequest, turns: &Turns) -> Result<Turn, ApiError> {
+        let waited = turns.wait(self.partner()).await;
         let of_partner = |count| format!("Partner {} may read {count} pages at a time.", self.partner());
         let of_all = "Too many pages are being read. Try again.";
         let turn = waited.map_err(|refusal| shares::refused(request, refusal, of_partner, of_all))?;
-        let memory = all.page_memory(request, limit)?;
         self.confirm(request).await?;
-        Ok((turn, memory))
+        Ok(turn)
     }
 
     /// Returns the visible transactions: all with the scope `admin`, otherwise those of the partner.

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
+use postonce_shared::access::partner_cache::Standing;
 use postonce_shared::access::partner_records::PartnerRecords;
 use postonce_shared::backoff::SHARED_VALUE_WRITE;
 use postonce_shared::domain::account::{Revision, Versioned};
@@ -52,18 +53,25 @@ pub enum PartnerPutOutcome {
 }
 
 /// Creates and changes partners and their keys.
+#[derive(Clone)]
 pub struct PartnerService {
     partners: PartnerRecords,
     keys: Arc<dyn ApiKeys>,
     world: Arc<dyn World>,
     broadcast: Arc<PartnerBroadcast>,
+    standing: Standing,
 }
 
 impl PartnerService {
     /// Creates the service for a store. Every change is broadcast, including writes with unknown outcome.
     pub fn new(store: &Store, world: Arc<dyn World>, broadcast: Arc<PartnerBroadcast>) -> Self {
         let (partners, keys) = (PartnerRecords::new(store), Arc::clone(&store.api_keys));
-        Self { partners, keys, world, broadcast }
+        Self { partners, keys, world, broadcast, standing: Standing::ALWAYS }
+    }
+
+    /// Returns the service for a caller, which begins no change once the rights of the caller have changed.
+    pub fn acting_on(&self, standing: &Standing) -> Self {
+        Self { standing: standing.clone(), ..self.clone() }
     }
 
     /// Returns the current time, for new partners.
@@ -92,6 +100,7 @@ impl PartnerService {
     /// # Errors
     /// [`StoreFault`]: the outcome is unknown. It is safe to retry.
     pub async fn create(&self, partner: &Partner) -> Result<bool, StoreFault> {
+        self.standing.check("creating a partner")?;
         Ok(matches!(self.save(partner, None).await?, Swapped::Done(_)))
     }
 
@@ -179,6 +188,7 @@ impl PartnerService {
                 return Ok(PartnerChangeOutcome::Done(after));
             }
             after.changed_at = self.world.now();
+            self.standing.check("changing a partner")?;
             match self.save(&after, Some(&revision)).await {
                 Ok(Swapped::Done(_)) => return Ok(PartnerChangeOutcome::Done(after)),
                 Ok(Swapped::Conflict) => {}
@@ -240,7 +250,8 @@ impl PartnerService {
                 }
             }
         }
-        // The row is written first. The key is valid only when the partner record lists it.
+        self.standing.check("adding a key")?;
+        // The row is written first: the key is not valid until the partner record lists it.
         self.keys.add(&record).await?;
         let changed = self
             .change(id, |partner| {

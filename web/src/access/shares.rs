@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix_web::{HttpMessage as _, HttpRequest};
-use postonce_process::http::Places;
+use postonce_process::http::{Place, Places};
 use postonce_shared::config::HttpLimits;
 use postonce_shared::domain::ids::PartnerId;
 
@@ -78,6 +78,9 @@ pub struct Capacity {
     pub pages: Turns,
 }
 
+/// The place of an upload, among those of its partner and among all.
+pub type UploadPlace = (SlotGuard, Place<PartnerId>);
+
 /// Marks a request by an operator, in its extensions.
 #[derive(Debug)]
 pub struct ByOperator;
@@ -96,10 +99,14 @@ pub struct PartnerShares {
     pub streams: Arc<Slots>,
     /// Forms for signing in, by the network address of the client.
     pub sign_ins: Arc<Places<Option<IpAddr>>>,
+    /// Metrics that are encoded: one after the other, as they lock each other out.
+    pub scrapes: Turns,
     /// Where large answers are made.
     pub page_threads: PageThreads,
-    /// Batches that arrive.
+    /// Batches of each partner that arrive.
     pub uploads: Arc<Slots>,
+    /// The same of all partners.
+    pub upload_places: Arc<Places<PartnerId>>,
     /// Pieces of the documents of batches, which are decompressed and parsed: deposits need a processor meanwhile.
     pub readings: Arc<Turns>,
 }
@@ -129,8 +136,10 @@ impl PartnerShares {
             },
             streams: Slots::new(PARTNER_STREAMS_MAX, STREAMS_MAX),
             sign_ins: Places::new(ADDRESS_SIGN_INS_MAX, SIGN_INS_MAX),
+            scrapes: Turns::new(1, 1, PAGE_WAIT_MAX),
             page_threads: PageThreads::default(),
-            uploads: Slots::new(PARTNER_UPLOADS_MAX, UPLOADS_MAX),
+            uploads: Slots::new(PARTNER_UPLOADS_MAX, usize::MAX),
+            upload_places: Places::new(PARTNER_UPLOADS_MAX, UPLOADS_MAX),
             readings: Arc::new(Turns::new(PARTNER_READINGS_MAX, readings_max(), READING_WAIT_MAX)),
         }
     }
@@ -140,16 +149,20 @@ impl PartnerShares {
         if request.extensions().contains::<ByOperator>() { &self.of_operators } else { &self.of_partners }
     }
 
-    /// Takes the place of an upload of a batch.
+    /// Takes the place of an upload of a batch, if necessary from a partner that has more of them: it loses the one that it took
+    /// first.
     ///
     /// # Errors
-    /// [`ApiError`] with status 429 if the partner has all its places in use, and 503 if all partners have.
-    pub fn upload_place(&self, request: &HttpRequest, partner: &PartnerId) -> Result<SlotGuard, ApiError> {
+    /// [`ApiError`] with status 429 if the partner has all its places in use, and 503 if all partners have, and none has more.
+    pub fn upload_place(&self, request: &HttpRequest, partner: &PartnerId) -> Result<UploadPlace, ApiError> {
         let of_partner = |count| {
             format!("Partner {partner} may send {count} batches at a time. Wait until one has arrived.")
         };
         let of_all = "Too many batches are arriving already. Try again in a moment.";
-        self.uploads.take(partner, 1).map_err(|refusal| refused(request, refusal, of_partner, of_all))
+        let slot = self.uploads.take(partner, 1);
+        let slot = slot.map_err(|refusal| refused(request, refusal, of_partner, of_all))?;
+        let place = self.upload_places.take_fairly(partner);
+        Ok((slot, place.ok_or_else(|| ApiError::new(Code::Overloaded, of_all))?))
     }
 
     /// Takes the memory of a body with up to `bytes` bytes.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures::future::try_join_all;
+use postonce_shared::access::partner_cache::Standing;
 use postonce_shared::bank::Bank;
 use postonce_shared::batches::messages;
 use postonce_shared::domain::ids::PartnerId;
@@ -178,16 +179,24 @@ impl AdminService {
     ///
     /// # Errors
     /// [`DeadLetterFault`]: the dead letter is still open.
-    pub async fn replay(&self, id: &str, by: &PartnerId) -> Result<ResolveOutcome, DeadLetterFault> {
-        self.letters.replay(id, by.as_str()).await
+    pub async fn replay(
+        &self,
+        id: &str,
+        (by, standing): (&PartnerId, &Standing),
+    ) -> Result<ResolveOutcome, DeadLetterFault> {
+        self.letters.acting_on(standing).replay(id, by.as_str()).await
     }
 
     /// Discards the work of a dead letter.
     ///
     /// # Errors
     /// [`DeadLetterFault`]: the dead letter is still open.
-    pub async fn discard(&self, id: &str, by: &PartnerId) -> Result<ResolveOutcome, DeadLetterFault> {
-        self.letters.discard(id, by.as_str()).await
+    pub async fn discard(
+        &self,
+        id: &str,
+        (by, standing): (&PartnerId, &Standing),
+    ) -> Result<ResolveOutcome, DeadLetterFault> {
+        self.letters.acting_on(standing).discard(id, by.as_str()).await
     }
 
     /// Returns the register of order numbers.

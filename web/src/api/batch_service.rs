@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use actix_web::HttpRequest;
 use actix_web::web::{Data, Payload};
+use futures::FutureExt as _;
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use postonce_schemas::json as wire;
+use postonce_shared::access::partner_cache::Standing;
 use postonce_shared::batches::Batches;
-use postonce_shared::batches::intake::{Cancelled, Submitted};
+use postonce_shared::batches::intake::{Cancelled, Submitted, Upload};
 use postonce_shared::config::HttpLimits;
 use postonce_shared::domain::batch::{Batch, BatchKey, OnInvalid};
 use postonce_shared::domain::ids::{BatchId, PartnerId};
@@ -88,25 +90,30 @@ impl BatchService {
         let mut reading = Reading::of(caller, request)?;
         // The parts of an existing batch are not stored again, but its content is compared.
         let exists = self.batches.find(&key, None).await?.is_some();
-        let mut upload = self.batches.upload(&key);
+        let upload = (!exists).then(|| self.batches.upload(&key));
+        let mut arriving = Arriving { upload, world: &self.world };
         let (on_invalid, checked) = (rules.on_invalid, Arc::clone(&rules.partner));
         let receiving = async {
-            let wanted = (!exists).then_some(&mut upload);
+            let upload = &mut arriving.upload;
+            let source = (source, &mut reading);
             let summary =
-                batch_upload::receive(caller, (request, payload), (source, &mut reading), rules, wanted)
-                    .await?;
+                batch_upload::receive(caller, (request, payload), source, rules, upload.as_mut()).await?;
             let content = summary.content;
-            let document = if exists { None } else { Some(upload.finish(summary).await?) };
-            // Parts are unreferenced until the batch is stored.
+            let document = match upload {
+                Some(upload) => Some(upload.finish(summary).await?),
+                None => None,
+            };
+            // Nothing refers to the parts before the batch is stored.
             caller.confirm(request).await?;
             check_reach(&checked, &caller.grant().partner)?;
             Ok((document, content))
         };
         let (received, operations) = metered(receiving).await;
+        let upload = arriving.upload.take();
         let (document, content) = match received {
             Ok(received) => received,
             Err(error) => {
-                upload.abandon().await;
+                abandon(upload).await;
                 return Err(error);
             }
         };
@@ -115,7 +122,7 @@ impl BatchService {
             None => self.batches.repeat(&key, content).await?,
             Some(document) => {
                 let batch = Batch::received(key, on_invalid, document, self.world.now(), operations);
-                self.batches.submit(batch).await?
+                self.batches.acting_on(caller.standing()).submit(batch).await?
             }
         };
         let existing = match submitted {
@@ -130,7 +137,7 @@ impl BatchService {
                 Err(ApiError::new(Code::IdempotencyKeyReused, detail))
             }
         };
-        upload.abandon().await;
+        abandon(upload).await;
         existing
     }
 
@@ -191,8 +198,8 @@ impl BatchService {
     ///
     /// # Errors
     /// [`ApiError`] with status 409 if it is too late.
-    pub async fn cancel(&self, key: &BatchKey) -> Result<Option<Batch>, ApiError> {
-        match self.batches.cancel(key).await? {
+    pub async fn cancel(&self, key: &BatchKey, standing: &Standing) -> Result<Option<Batch>, ApiError> {
+        match self.batches.acting_on(standing).cancel(key).await? {
             Cancelled::Done(batch) => Ok(Some(batch)),
             Cancelled::TooLate(batch) => {
                 let detail = format!("The batch is {}; it can only be cancelled before.", batch.phase.code());
@@ -213,7 +220,27 @@ impl BatchService {
     }
 }
 
-/// Checks that the present reach of a partner includes the reach with which the items of a batch were checked.
+/// The upload of a document that arrives, if its batch does not exist. It is abandoned when the client disconnects.
+struct Arriving<'a> {
+    upload: Option<Upload>,
+    world: &'a Arc<dyn World>,
+}
+
+impl Drop for Arriving<'_> {
+    fn drop(&mut self) {
+        if let Some(upload) = self.upload.take() {
+            self.world.spawn(upload.abandon().boxed());
+        }
+    }
+}
+
+async fn abandon(upload: Option<Upload>) {
+    if let Some(upload) = upload {
+        upload.abandon().await;
+    }
+}
+
+/// Checks that a partner still has the reach with which the items of a batch were compared.
 ///
 /// # Errors
 /// [`ApiError`] with status 503: a repeated request checks the items against the present reach.

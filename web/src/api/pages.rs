@@ -9,9 +9,12 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use postonce_shared::domain::batch::{ITEMS_MAX, OnInvalid, Phase};
 use postonce_shared::domain::ids::{InvalidPartner, PartnerId};
 use postonce_shared::domain::transaction::TransactionStatus;
+use postonce_shared::ports::ledger::Listing;
 use postonce_shared::text::digits;
+use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
+use crate::access::shares::PAGE_BYTES_MAX;
 use crate::api::parameters::{
     BatchListParams, BatchPartnerParam, BatchSubmitParams, PageParams, ResolvedParam, ResultParams,
     StatementParams,
@@ -23,6 +26,8 @@ use crate::query;
 pub const LIMIT_DEFAULT: usize = 100;
 /// Maximum page size.
 pub const LIMIT_MAX: usize = 1000;
+/// Number of large items that are read at a time: dead letters have up to 64 KiB, which are up to six times as many as JSON.
+const LARGE_ITEMS_READ: usize = 8;
 /// Length of the checksum in a cursor, in bytes.
 const CHECK_BYTES: usize = 8;
 
@@ -85,7 +90,34 @@ impl PageQuery {
     }
 }
 
-/// Query parameters of batch operations. Each operation uses some of them.
+/// Reads a page of a listing whose items can have tens of kilobytes: up to `limit` of them, and no further ones when those have
+/// about [`PAGE_BYTES_MAX`]. `read` returns up to as many items as it is asked for, after a position.
+///
+/// # Errors
+/// Those of `read`.
+pub async fn page_of_large<T: Serialize>(
+    limit: usize,
+    mut position: Option<String>,
+    read: impl AsyncFn(Option<&str>, usize) -> Result<Listing<T>, ApiError>,
+) -> Result<Listing<T>, ApiError> {
+    let (mut items, mut bytes) = (Vec::new(), 0_usize);
+    loop {
+        let left = limit.saturating_sub(items.len());
+        let found = read(position.as_deref(), left.min(LARGE_ITEMS_READ)).await?;
+        let is_empty = found.items.is_empty();
+        for item in found.items {
+            let written = serde_json::to_string(&item).map_err(ApiError::internal)?;
+            bytes = bytes.saturating_add(written.len());
+            items.push(item);
+        }
+        position = found.next;
+        if position.is_none() || is_empty || items.len() >= limit || bytes >= PAGE_BYTES_MAX {
+            return Ok(Listing { items, next: position });
+        }
+    }
+}
+
+/// Query parameters of the operations on batches. Each operation uses some of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BatchQuery {
     /// What to do with invalid items.
@@ -167,6 +199,29 @@ mod tests {
             check(wrong, None);
         }
         check("status=lost", None);
+    }
+
+    #[tokio::test]
+    async fn a_page_of_large_items_has_as_many_as_fit() {
+        let check = async |size: usize, limit: usize, expected: usize| {
+            let read = async |after: Option<&str>, count: usize| {
+                assert!(count <= LARGE_ITEMS_READ, "{count}");
+                let begin = after.map_or(0, |after| after.parse().unwrap());
+                let remaining = (begin..40).map(|number: usize| (number, "x".repeat(size)));
+                let after = |(number, _): &(usize, String)| number.saturating_add(1).to_string();
+                Ok::<_, ApiError>(Listing::first_of(remaining, count, after))
+            };
+            let page = page_of_large(limit, Some("2".to_owned()), read).await.unwrap();
+            let numbers: Vec<usize> = page.items.iter().map(|(number, _)| *number).collect();
+            assert_eq!(numbers, (2..40).take(expected).collect::<Vec<_>>(), "{size} {limit}");
+            assert_eq!(page.next, (2..40).nth(expected).map(|next| next.to_string()));
+        };
+        check(10, 1000, 38).await;
+        check(10, 20, 20).await;
+        check(10, 38, 38).await;
+        check(100_000, 1000, 16).await;
+        check(1_000_000, 1000, 8).await;
+        check(1_000_000, 3, 3).await;
     }
 
     #[test]

@@ -82,11 +82,11 @@ refusals! {
     /// Opening accounts.
     OpeningRefusals:
         SignatureUsed PathInvalid NotAcceptable + BODY AccountUnknown
-        CreditCeilingExceeded PreconditionFailed AccountExists;
+        CreditCeilingExceeded PreconditionFailed AccountExists RightsChanged;
     /// Changing accounts.
     ChangingRefusals:
         SignatureUsed PathInvalid NotAcceptable + BODY AccountUnknown
-        CreditCeilingExceeded PreconditionFailed AccountBalanceNotZero AccountBusy;
+        CreditCeilingExceeded PreconditionFailed AccountBalanceNotZero AccountBusy RightsChanged;
     /// Reading an account.
     ReadingRefusals: PathInvalid NotAcceptable AccountUnknown;
     /// Listing accounts.
@@ -104,13 +104,13 @@ refusals! {
     /// Reading a batch.
     BatchReadingRefusals: PathInvalid BatchUnknown;
     /// Cancelling a batch.
-    BatchCancellingRefusals: SignatureUsed PathInvalid BatchUnknown BatchNotCancellable;
+    BatchCancellingRefusals: SignatureUsed PathInvalid BatchUnknown BatchNotCancellable RightsChanged;
     /// Reading the results of a batch.
     BatchResultRefusals: PathInvalid NotAcceptable BatchUnknown BatchNotCompleted;
     /// Reading metrics.
     MetricsRefusals:;
     /// Changing the gate.
-    GateRefusals: SignatureUsed + BODY PreconditionFailed;
+    GateRefusals: SignatureUsed + BODY PreconditionFailed RightsChanged;
     /// Listing partners.
     PartnerListingRefusals: CursorInvalid;
     /// Reading a partner.
@@ -118,18 +118,18 @@ refusals! {
     /// Creating and changing a partner.
     PartnerPuttingRefusals:
         SignatureUsed PathInvalid + BODY CallerShutOut
-        SignatureKeyNeeded PreconditionFailed;
+        SignatureKeyNeeded PreconditionFailed RightsChanged;
     /// Adding an API key.
     KeyAddingRefusals:
         SignatureUsed PathInvalid + BODY PartnerUnknown
-        KeysTooMany;
+        KeysTooMany RightsChanged;
     /// Revoking an API key, or removing a signature key.
     KeyRevokingRefusals:
-        SignatureUsed PathInvalid PartnerUnknown KeyUnknown CallerShutOut SignatureKeyNeeded;
+        SignatureUsed PathInvalid PartnerUnknown KeyUnknown CallerShutOut SignatureKeyNeeded RightsChanged;
     /// Adding a signature key.
     SignatureKeyAddingRefusals:
         SignatureUsed PathInvalid + BODY PartnerUnknown
-        KeysTooMany SignatureKeyExists;
+        KeysTooMany SignatureKeyExists RightsChanged;
     /// Listing the anchors.
     AnchorListingRefusals: CursorInvalid;
     /// Listing the audit trail.
@@ -139,7 +139,7 @@ refusals! {
     /// Reading a dead letter.
     DeadLetterRefusals: DeadLetterUnknown;
     /// Resolving a dead letter.
-    DecisionRefusals: SignatureUsed DeadLetterUnknown DeadLetterResolved;
+    DecisionRefusals: SignatureUsed DeadLetterUnknown DeadLetterResolved RightsChanged;
 }
 
 /// Returns the error responses of an operation for the OpenAPI document: one response per status, which lists the codes.

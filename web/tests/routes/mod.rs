@@ -31,3 +31,4 @@ mod soap;
 mod soap_headers;
 mod statements;
 mod submissions;
+mod uploads;

@@ -1,25 +1,31 @@
 //! Health, metrics, documents and the operations of administrators.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use actix_web::test::TestRequest;
 use postonce_process::build;
 use postonce_process::metrics::{Family, PriceCollector};
 use postonce_process::readiness::Part;
+use postonce_shared::config::HttpLimits;
 use postonce_shared::messaging::envelope::queues;
 use postonce_shared::oversight::prices::Prices;
 use postonce_shared::ports::rights::QueueUse;
+use postonce_shared::testing::faults::{self, Effect};
 use postonce_shared::testing::prelude::*;
 use postonce_web::access::api_keys::NewKey;
 use postonce_web::access::scopes::Scope;
+use postonce_web::access::shares::{Capacity, PartnerShares};
+use postonce_web::access::turns::Turns;
 use postonce_web::api::surface::Surface;
 use postonce_web::metrics::families;
 use postonce_web::server::App;
 use serde_json::{Value, json};
 
-use super::test_bank::{ACCOUNT, TestBank, id, json as with_body, with_key};
+use super::rights::{Case, LIFETIME};
+use super::test_bank::{ACCOUNT, TestBank, USER, id, json as with_body, with_key};
 
 const ONE: &str = r#"{"amount":"1","currency":"EUR"}"#;
 
@@ -258,6 +264,58 @@ async fn dead_letters_are_replayed_or_discarded_once() {
     assert_eq!(bank.get("/v1/admin/dead-letters").await.body["dead_letters"], json!([]));
     let all = bank.get("/v1/admin/dead-letters?resolved=include").await.body;
     assert_eq!(all["dead_letters"].as_array().unwrap().len(), 2);
+}
+
+#[actix_web::test]
+async fn listings_of_operators_and_metrics_are_made_in_turns() {
+    let mut bank = TestBank::with_account().await;
+    let shares = PartnerShares::of(&HttpLimits::default());
+    let turns = || Turns::new(1, 2, Duration::from_millis(50));
+    let of_operators = Capacity { pages: turns(), ..shares.of_operators };
+    bank.app.shares = Arc::new(PartnerShares { of_operators, scrapes: turns(), ..shares });
+    let (shop, shares) = (PartnerId::parse("shop").unwrap(), Arc::clone(&bank.app.shares));
+    let held = (shares.of_operators.pages.wait(&shop).await, shares.scrapes.wait(&shop).await);
+    let listings = ["anchors", "audit", "batches", "dead-letters", "partners"];
+    let listings = listings.map(|name| format!("/v1/admin/{name}"));
+    let pages: Vec<String> = listings.into_iter().chain(["/metrics".to_owned()]).collect();
+    for page in &pages {
+        assert_eq!(bank.get(page).await.problem(), (429, "rate_limited"), "{page}");
+    }
+    drop(held);
+    for page in &pages {
+        assert_eq!(bank.get(page).await.status, 200, "{page}");
+    }
+}
+
+#[actix_web::test]
+async fn a_listing_is_not_answered_after_the_rights_ended() {
+    for path in [
+        USER,
+        "/v1/batches",
+        "/v1/admin/anchors",
+        "/v1/admin/audit",
+        "/v1/admin/batches",
+        "/v1/admin/dead-letters",
+        "/v1/admin/partners",
+    ] {
+        let (clock, ends) = (Arc::<OnceLock<Arc<TestWorld>>>::default(), Arc::<AtomicBool>::default());
+        let (time, is_next) = (Arc::clone(&clock), Arc::clone(&ends));
+        let bank = TestBank::over(|store| {
+            faults::apply(store, move |_| {
+                if is_next.swap(false, Ordering::SeqCst) {
+                    time.get().unwrap().advance(LIFETIME);
+                }
+                Effect::Passes
+            });
+        });
+        let case = Case::at(bank.await).await;
+        assert!(clock.set(Arc::clone(&case.bank.world)).is_ok());
+        let list = async || case.bank.call(with_key(TestRequest::get().uri(path), &case.key)).await;
+        assert_eq!(list().await.status, 200, "{path}");
+        ends.store(true, Ordering::SeqCst);
+        assert_eq!(list().await.problem(), (401, "api_key_invalid"), "{path}");
+        assert!(!ends.load(Ordering::SeqCst), "{path}: the store was read");
+    }
 }
 
 #[actix_web::test]

@@ -14,10 +14,12 @@ use actix_web::test::{TestRequest, init_service};
 use actix_web::web::Bytes;
 use futures::future::join;
 use futures::stream::{self, StreamExt as _};
+use parking_lot::Mutex;
 use postonce_shared::adapters::memory::world::TestWorld;
 use postonce_shared::testing::faults::{self, Effect};
 use postonce_shared::testing::prelude::*;
 use postonce_web::access::api_keys::NewKey;
+use postonce_web::access::keyring::Keyring;
 use postonce_web::access::scopes::Scope;
 use postonce_web::api::soap::PATH as SOAP;
 use postonce_web::server::build;
@@ -29,7 +31,7 @@ use super::test_bank::{ACCOUNT, Answer, TestBank, id, submission, with_key};
 const USER: &str = "0b1c6f0a-54f2-4f0c-9c64-2f4b6a3f0d11";
 const OTHER_USER: &str = "0b1c6f0a-54f2-4f0c-9c64-2f4b6a3f0d12";
 const SECRET: &str = "c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0c2U=";
-const LIFETIME: Duration = Duration::from_secs(3600);
+pub const LIFETIME: Duration = Duration::from_secs(3600);
 
 fn reach_of(user: &str) -> Reach {
     let user: UserId = user.parse().unwrap();
@@ -42,7 +44,7 @@ fn mill() -> PartnerId {
 
 /// How the rights end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum End {
+pub enum End {
     Never,
     /// Another partner is changed.
     OfAnother,
@@ -54,14 +56,18 @@ enum End {
 }
 
 /// A bank with an account, and the partner `mill`, which reaches it and has one key.
-struct Case {
-    bank: TestBank,
-    key: NewKey,
+pub struct Case {
+    pub bank: TestBank,
+    pub key: NewKey,
 }
 
 impl Case {
-    async fn new() -> Rc<Self> {
-        let (bank, key) = (TestBank::with_account().await, NewKey::random());
+    pub async fn new() -> Rc<Self> {
+        Self::at(TestBank::with_account().await).await
+    }
+
+    pub async fn at(bank: TestBank) -> Rc<Self> {
+        let key = NewKey::random();
         let record = key.record(mill(), Scope::ALL, &*bank.world);
         let now = bank.world.now();
         let record =
@@ -74,7 +80,7 @@ impl Case {
         Rc::new(Self { bank, key })
     }
 
-    async fn end(&self, end: End) {
+    pub async fn end(&self, end: End) {
         let change = |partner: Partner| match end {
             End::Suspended => Partner { suspended_with: Some(Scope::Admin), ..partner },
             End::OutOfReach => Partner { reach: reach_of(OTHER_USER), ..partner },
@@ -112,7 +118,7 @@ impl Case {
         self.send(act, Payload::Stream { payload: Box::pin(body) }).await
     }
 
-    async fn send(&self, act: &Act, payload: Payload) -> Answer {
+    pub async fn send(&self, act: &Act, payload: Payload) -> Answer {
         let request = TestRequest::default().method(act.method.clone()).uri(&act.path);
         let request = request.insert_header(("content-type", act.media_type));
         let request = with_key(request, &self.key).insert_header(("idempotency-key", id(1)));
@@ -134,14 +140,14 @@ impl Case {
 }
 
 /// A request with a body, and the path that shows its effect.
-struct Act {
-    method: Method,
-    path: String,
-    media_type: &'static str,
-    body: String,
-    shows: String,
+pub struct Act {
+    pub method: Method,
+    pub path: String,
+    pub media_type: &'static str,
+    pub body: String,
+    pub shows: String,
     /// Whether it is about an account.
-    is_of_account: bool,
+    pub is_of_account: bool,
 }
 
 fn deposit() -> Act {
@@ -155,7 +161,7 @@ fn deposit() -> Act {
     }
 }
 
-fn batch() -> Act {
+pub fn batch() -> Act {
     let (_, account) = ACCOUNT.rsplit_once('/').unwrap();
     let message = id(9);
     let item = format!(
@@ -283,19 +289,60 @@ async fn a_store_that_is_slow_neither_changes_rights_nor_ends_the_wait() {
 }
 
 #[actix_web::test]
-async fn an_upload_ends_soon_after_the_rights_although_its_client_sends_nothing() {
-    let case = Case::new().await;
-    let act = batch();
-    let ending = Rc::clone(&case);
-    let silent = stream::once(async move {
-        ending.end(End::Suspended).await;
-        Ok(Bytes::from_static(b"{"))
+async fn an_act_writes_nothing_on_rights_that_change_while_it_uses_the_store() {
+    let (keyring, armed) =
+        (Arc::<OnceLock<Arc<Keyring>>>::default(), Arc::<Mutex<Option<&'static str>>>::default());
+    let (caches, changes_at) = (Arc::clone(&keyring), Arc::clone(&armed));
+    let bank = TestBank::over(|store| {
+        faults::apply(store, move |call| {
+            if *changes_at.lock() == Some(call) {
+                caches.get().unwrap().forget(Some(&mill()));
+            }
+            Effect::Passes
+        });
     });
-    let body = silent.chain(stream::pending());
-    let sent = case.send(&act, Payload::Stream { payload: Box::pin(body) });
-    let answer = tokio::time::timeout(Duration::from_secs(20), sent).await.expect("the upload ends");
-    assert_eq!(answer.problem(), (401, "api_key_invalid"));
-    assert_eq!(case.bank.get("/v1/admin/batches").await.body["batches"].as_array().unwrap().len(), 0);
+    let bank = bank.await;
+    assert!(keyring.set(Arc::clone(&bank.app.keyring)).is_ok());
+    assert_eq!(bank.put(ACCOUNT, r#"{"currency":"EUR"}"#).await.status, 201);
+    bank.submit("deposits", 1, r#"{"amount":"1","currency":"EUR"}"#).await;
+    let letter = format!("/v1/admin/dead-letters/{}", bank.dead_letter_one().await);
+    let case = Case::at(bank).await;
+    let whole = |act: &Act| -> Payload {
+        Payload::Stream { payload: Box::pin(stream::iter([Ok(Bytes::from(act.body.clone()))])) }
+    };
+    let check = async |call, act: Act| {
+        let before = case.seen(&act).await;
+        *armed.lock() = Some(call);
+        let answer = case.send(&act, whole(&act)).await;
+        *armed.lock() = None;
+        let what = format!("{} {}: {answer:?}", act.method, act.path);
+        assert_eq!(answer.problem(), (503, "rights_changed"), "{what}");
+        assert_eq!(case.seen(&act).await, before, "{what}");
+        assert_eq!(case.bank.get("/readyz").await.status, 200, "{what}");
+    };
+    check("Records::save", batch()).await;
+    assert_eq!(case.send(&batch(), whole(&batch())).await.status, 202);
+    let without_body = |method, path: &str, shows: &str| Act {
+        method,
+        path: path.to_owned(),
+        body: String::new(),
+        shows: shows.to_owned(),
+        ..deposit()
+    };
+    let cancel = without_body(Method::DELETE, &format!("/v1/batches/{}", id(1)), "/v1/admin/batches");
+    let discard = without_body(Method::DELETE, &letter, &letter);
+    let replay = without_body(Method::POST, &format!("{letter}/replay"), &letter);
+    let read_by = |act: &Act| match act.path.as_str() {
+        ACCOUNT => "Ledger::account",
+        "/v1/admin/gate" => "SyncStore::get",
+        _ => "Records::find",
+    };
+    let is_act = |act: &Act| act.path == ACCOUNT || act.path.starts_with("/v1/admin/");
+    let with_body = acts().into_iter().filter(is_act).map(|act| (read_by(&act), act));
+    let others = [("Records::find", cancel), ("DeadLetters::find", discard), ("DeadLetters::find", replay)];
+    for (call, act) in with_body.chain(others) {
+        check(call, act).await;
+    }
 }
 
 #[actix_web::test]

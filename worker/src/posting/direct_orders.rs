@@ -60,15 +60,14 @@ impl DirectOrders {
     /// [`NoWork::Refused`] with the action that an operator can take, [`NoWork::Postponed`] above the rate, and
     /// [`NoWork::LedgerUnavailable`] while the terms or the ledger are unavailable.
     pub async fn admit(&self, order: &DirectOrder, partner: &PartnerId) -> Result<Admission, NoWork> {
-        let standing = self.grants.standing();
         let found = self.grants.find(partner).await;
         let found = found.map_err(|fault| no_work(fault.is_transient(), fault.into()))?;
-        let grant = found.map_err(refused)?;
+        let (grant, standing) = found.map_err(refused)?;
         if let Some(delay) = self.postponed(&grant.partner) {
             return Err(NoWork::Postponed { delay });
         }
-        grant.check(order.kind, order.account).map_err(refused)?;
-        let admitted = self.acceptor.admit(order, partner, standing).await;
+        let until = grant.check(order.kind, order.account, self.world.now()).map_err(refused)?;
+        let admitted = self.acceptor.admit(order, partner, standing.until(until)).await;
         admitted.map_err(|fault| no_work(fault.is_transient(), fault.into()))
     }
 

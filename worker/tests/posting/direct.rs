@@ -64,6 +64,10 @@ impl TestWorker {
     }
 
     async fn add_key(&self, number: u8, scopes: &[&str]) {
+        self.add_key_until(number, scopes, None).await;
+    }
+
+    async fn add_key_until(&self, number: u8, scopes: &[&str], expires_at: Option<Timestamp>) {
         let (id, created_at) = (format!("{number:016}"), self.fixture.world.now());
         let scopes = scopes.iter().map(|scope| (*scope).to_owned()).collect();
         let hash = [number; 32];
@@ -74,7 +78,7 @@ impl TestWorker {
             scopes,
             created_at,
             revoked_at: None,
-            expires_at: None,
+            expires_at,
             last_used_at: None,
         };
         self.fixture.store.api_keys.add(&record).await.unwrap();
@@ -227,6 +231,18 @@ async fn an_order_needs_an_active_key_with_its_scope() {
     worker.add_key(3, &others.collect::<Vec<_>>()).await;
     notify();
     assert!(worker.refused(1, 5, "2.00").await.contains("has the scope deposit"));
+}
+
+#[tokio::test]
+async fn an_order_is_refused_as_soon_as_the_key_with_its_scope_expires() {
+    let worker = TestWorker::with_partner().await;
+    let second = Duration::from_secs(1);
+    worker.change(|partner| partner.keys.clear()).await;
+    worker.add_key_until(2, &["deposit"], Some(worker.fixture.world.now().after(second))).await;
+    worker.posts(1, 1, "2.00", "2.00").await;
+    worker.fixture.world.advance(second);
+    let reason = worker.refused(1, 2, "2.00").await;
+    assert!(reason.contains("no key of partner shop has the scope deposit"), "{reason}");
 }
 
 #[tokio::test]

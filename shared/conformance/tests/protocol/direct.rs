@@ -31,6 +31,8 @@ async fn an_order_is_accepted_once_and_posted_once() {
     assert_eq!(admit(&other, &order(1, "2.5")).await, Admission::Open(work.clone()), "the same content");
     assert!(other.poster.post(account(), vec![*work]).await[0].1.is_ok());
     assert_eq!(admit(&bank, &order(1, "2.50")).await, Admission::Final);
+    let accepted = [&bank, &other].map(|bank| bank.acceptor.served().accepted());
+    assert_eq!(accepted, [1, 0], "a second delivery is no new order");
     assert_eq!(fixture.account().await.balance.to_string(), "2.50");
 }
 
@@ -94,9 +96,11 @@ async fn an_order_whose_response_was_lost_can_be_admitted_again() {
 async fn an_order_is_not_admitted_on_rights_that_changed_before_its_insert() {
     let fixture = Fixture::new().await;
     let bank = fixture.process();
-    let standing = bank.partner_grants.standing();
-    bank.partner_grants.forget(None);
     let shop = PartnerId::parse("shop").unwrap();
+    let partner = Partner::active(shop.clone(), Reach::Everything, fixture.world.now());
+    let _ = PartnerRecords::new(&fixture.store.ports()).save(&partner, None).await.unwrap();
+    let (_, standing) = bank.partner_grants.find(&shop).await.unwrap().unwrap();
+    bank.partner_grants.forget(Some(&shop));
     let refused = bank.acceptor.admit(&order(1, "1.00"), &shop, standing).await;
     assert!(matches!(&refused, Err(fault) if fault.is_transient()), "{refused:?}");
     assert_eq!(fixture.store.ports().ledger.transaction(&key(1)).await.unwrap(), None);

@@ -31,6 +31,7 @@ use std::hash::{DefaultHasher, Hash, Hasher as _};
 use std::io;
 use std::net::{IpAddr, Shutdown, TcpStream};
 use std::os::fd::AsFd as _;
+use std::ptr;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -153,10 +154,10 @@ impl Connections {
     }
 
     /// Closes a connection if there are too many open streams: among those that do not take answers, the one that has taken none
-    /// for the longest time.
-    fn bound_streams(&self) {
+    /// for the longest time. It is not the one that asks now, whose request is not in progress yet.
+    fn bound_streams(&self, asking: &Connection) {
         if self.totals.open_streams.load(Ordering::Relaxed) > self.limits.open_max {
-            self.close_first(Connection::untaken_since);
+            self.close_first(|it| if ptr::eq(it, asking) { None } else { it.untaken_since() });
         }
     }
 
@@ -281,10 +282,10 @@ impl Connection {
         &self.totals
     }
 
-    /// Bounds the open streams of all connections.
+    /// Bounds the open streams of all connections, after it opened one.
     pub(super) fn bound_streams(&self) {
         if let Some(server) = self.server.upgrade() {
-            server.bound_streams();
+            server.bound_streams(self);
         }
     }
 

@@ -1,5 +1,5 @@
-//! A limited number of places for data of clients that have not shown a key. When all places are taken, a new client gets the
-//! one that was taken first. So slow clients, or many of them, cannot exclude others.
+//! Places for what clients send slowly: those without a key, and uploads. While all are taken, the one that was taken first is left
+//! to a new client: whoever is slow, or many, keeps nobody out.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub struct Places<K: Ord> {
 
 #[derive(Debug)]
 struct Taken<K> {
-    /// Keyed by the order in which the places were taken. Dropping the sender revokes the place.
+    /// In the order in which they were taken. The sender of a place that is lost sends.
     by_number: BTreeMap<u64, (K, oneshot::Sender<()>)>,
     next: u64,
 }
@@ -31,7 +31,10 @@ impl<K: Ord + Clone> Taken<K> {
     /// Revokes the oldest place of a holder.
     fn remove_first_of(&mut self, holder: &K) {
         let first = self.by_number.iter().find(|(_, (of, _))| of == holder).map(|(number, _)| *number);
-        first.map(|number| self.by_number.remove(&number));
+        if let Some((_, sender)) = first.and_then(|number| self.by_number.remove(&number)) {
+            // The receiver may have been dropped.
+            let _received = sender.send(());
+        }
     }
 
     /// Returns the holder with the most places; of several, the one with the oldest place.
@@ -51,7 +54,6 @@ impl<K: Ord + Clone> Places<K> {
     /// Takes a place until the returned value is dropped. A holder at its own limit loses its oldest place. Otherwise, if all
     /// places are taken, the holder with the most places loses its oldest one.
     pub fn take(self: &Arc<Self>, holder: &K) -> Place<K> {
-        let (sender, lost) = oneshot::channel();
         let mut taken = self.taken.lock();
         if taken.count_of(holder) >= self.holder_max {
             taken.remove_first_of(holder);
@@ -60,6 +62,24 @@ impl<K: Ord + Clone> Places<K> {
         {
             taken.remove_first_of(&most_frequent);
         }
+        self.add(&mut taken, holder)
+    }
+
+    /// As [`Self::take`], if there is a free place, or a holder that keeps as many as this one gets.
+    pub fn take_fairly(self: &Arc<Self>, holder: &K) -> Option<Place<K>> {
+        let mut taken = self.taken.lock();
+        if taken.by_number.len() >= self.total_max {
+            let most_frequent = taken.most_frequent()?;
+            if taken.count_of(&most_frequent) <= taken.count_of(holder).saturating_add(1) {
+                return None;
+            }
+            taken.remove_first_of(&most_frequent);
+        }
+        Some(self.add(&mut taken, holder))
+    }
+
+    fn add(self: &Arc<Self>, taken: &mut Taken<K>, holder: &K) -> Place<K> {
+        let (sender, lost) = oneshot::channel();
         let number = taken.next;
         taken.next = taken.next.wrapping_add(1);
         taken.by_number.insert(number, (holder.clone(), sender));
@@ -82,6 +102,17 @@ impl<K: Ord + Clone> Place<K> {
         match select(std::pin::pin!(future), &mut self.lost).await {
             Either::Left((done, _)) => Some(done),
             Either::Right(_) => None,
+        }
+    }
+
+    /// Returns what waits until the place is lost, once.
+    pub fn until_lost(&mut self) -> impl Future<Output = ()> + use<K> {
+        let lost = std::mem::replace(&mut self.lost, oneshot::channel().1);
+        async move {
+            if lost.await.is_err() {
+                // It was dropped.
+                std::future::pending().await
+            }
         }
     }
 }
@@ -145,6 +176,23 @@ mod tests {
         let mut last = begin(&places, "last");
         assert!(has_lost(&mut one));
         assert!(!has_lost(&mut few) && !has_lost(&mut last));
+    }
+
+    #[test]
+    fn a_holder_leaves_a_place_to_others_only_if_it_keeps_as_many() {
+        let places = Places::new(4, 4);
+        let mut of_shop: Vec<_> = (0..3).map(|_| places.take_fairly(&"shop").unwrap()).collect();
+        let mut lost: Vec<_> = of_shop.iter_mut().map(|place| Box::pin(place.until_lost())).collect();
+        let mut are_lost = || lost.iter_mut().map(|it| it.now_or_never().is_some()).collect::<Vec<_>>();
+        let first = places.take_fairly(&"mill").unwrap();
+        assert_eq!(are_lost(), [false; 3]);
+        let _second = places.take_fairly(&"mill").unwrap();
+        assert_eq!(are_lost(), [true, false, false], "its first one");
+        assert!(places.take_fairly(&"shop").is_none() && places.take_fairly(&"mill").is_none());
+        drop(first);
+        assert!(places.take_fairly(&"bank").is_some(), "one is free");
+        drop(of_shop);
+        assert!(lost.iter_mut().skip(1).all(|it| it.now_or_never().is_none()), "they were given back");
     }
 
     #[test]

@@ -19,7 +19,7 @@ pub(super) struct Totals {
 #[derive(Debug, Default)]
 pub(super) struct StreamCounts {
     pub(super) open: AtomicUsize,
-    /// Value of [`Totals::answered_streams`] when this connection last sent a complete response.
+    /// How many streams of all connections were answered when one of this was answered last, or when it opened its only one.
     pub(super) answered_at: AtomicU64,
 }
 
@@ -29,7 +29,7 @@ impl StreamCounts {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// Returns a number that is smaller the longer ago the connection completed a response.
+    /// A number that is smaller the longer ago the connection took an answer, or began to wait for one.
     pub(super) fn answered_at(&self) -> u64 {
         self.answered_at.load(Ordering::Relaxed)
     }

@@ -386,12 +386,12 @@ async fn a_process_without_a_worker_gets_questions_and_no_rings() {
     let changed = PartnerChanged { partner: Some("shop".to_owned()) };
     let changed = BroadcastRequest::put(PARTNERS_PATH, changed.encode());
     let shop = PartnerId::parse("shop").unwrap();
-    assert_eq!(worker.grants.find(&shop).await.unwrap().unwrap_err(), Denial::Unknown(shop.clone()));
+    assert_eq!(worker.grants.find(&shop).await.unwrap().map(drop), Err(Denial::Unknown(shop.clone())));
     let partner = Partner::active(shop.clone(), Reach::Everything, cluster.world.now());
     let _ = PartnerRecords::new(&cluster.store.ports()).save(&partner, None).await.unwrap();
     assert_eq!(asked(changed).await, BTreeSet::from([of_worker, of_web]));
     // The cached refusal is dropped; otherwise it would stay valid for some seconds.
-    assert_eq!(worker.grants.find(&shop).await.unwrap().unwrap().partner, partner);
+    assert_eq!(worker.grants.find(&shop).await.unwrap().unwrap().0.partner, partner);
     asker.bell.ring(&queue(0));
     assert_eq!(worker.rung().await, BTreeSet::from([queue(0)]));
     within(asker.bell.flush(DEADLINE)).await;

@@ -148,7 +148,10 @@ impl Drop for Reader {
 
 fn serve(slot: &mut Slot, waiting: &Receiver<Job>) {
     while let Ok(job) = waiting.recv() {
-        job(slot);
+        // Nobody replaces the thread. Unwind safe: the slot has a connection between two reads, or none.
+        if catch_unwind(AssertUnwindSafe(|| job(slot))).is_err() {
+            tracing::error!("A thread that reads the database panicked, and continues");
+        }
     }
 }
 
@@ -190,4 +193,40 @@ fn snapshot<T>(
     let outcome = job(&sql_tx)?;
     sql_tx.finish()?;
     Ok(outcome)
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+
+    use super::super::lock::IfMissing;
+    use super::*;
+
+    struct PanicsWhenDropped;
+
+    impl Drop for PanicsWhenDropped {
+        fn drop(&mut self) {
+            panic!("on purpose");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_thread_reads_on_after_a_panic_outside_of_a_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("bank.db");
+        drop(connect(&path, Role::Write).unwrap());
+        let lock = Arc::new(StoreLock::shared(&path, IfMissing::Create).unwrap());
+        let readers = Readers::new(&path, (Arc::new(OpenFiles::none()), Checked::BesideReads), lock, None);
+        let (go_on, waiting) = channel();
+        let mut canceled = Box::pin(readers.run("reading", move |_| {
+            let () = waiting.recv().unwrap();
+            Ok(PanicsWhenDropped)
+        }));
+        assert!((&mut canceled).now_or_never().is_none());
+        drop(canceled);
+        go_on.send(()).unwrap();
+        for _ in 0..=READERS_MAX {
+            assert_eq!(readers.run("reading", |_| Ok(7)).await.unwrap(), 7);
+        }
+    }
 }

@@ -109,7 +109,8 @@ impl ServedCounts {
         }
     }
 
-    /// Counts newly accepted transactions: that of a request, or the items of a batch.
+    /// Counts transactions that were accepted, and had not been accepted before: those of a request,
+    /// or of a direct producer, or the items of a batch.
     pub fn accept(&self, count: u64) {
         self.accepted.fetch_add(count, Ordering::Relaxed);
     }

@@ -46,8 +46,8 @@ pub enum OrderRefusal {
 }
 
 impl Acceptor {
-    /// Accepts an order from the queue on behalf of a partner, unless the partner's rights changed before the insert. A
-    /// repeated call gives the same answer, or [`Admission::Final`] once the transaction is final.
+    /// Accepts an order that is on the queue, on behalf of a partner, unless its rights changed before the insert. Repeating the
+    /// call gives the same answer, or [`Admission::Final`] when the transaction became final.
     ///
     /// # Errors
     /// [`AcceptFault`] if the log is not available or the rights changed. The order may be accepted; a repetition is safe.
@@ -76,6 +76,7 @@ impl Acceptor {
         let stored = match self.insert(new.clone(), &mut standing, false).await? {
             // A store that enqueues in the same step has enqueued it twice. The second delivery finds it final.
             AcceptOutcome::Inserted { revision, enqueued: _ } => {
+                self.served.accept(1);
                 StoredTransaction::inserted(new, revision, None)
             }
             AcceptOutcome::Existing(stored) if !new.instruction.matches(&stored.fingerprint) => {

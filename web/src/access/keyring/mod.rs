@@ -142,8 +142,8 @@ impl Keyring {
         Ok(Some(PresentedKey { hash, presented_at, grant, standing }))
     }
 
-    /// Confirms or replaces the grant of a key. If no partner changed since the last look-up, this compares two
-    /// numbers. Otherwise it is a look-up, which the cache answers unless the partner of the key changed.
+    /// Confirms what a key grants, or replaces it. In the usual case, when its partner has not changed since the last look-up, this
+    /// compares two numbers; otherwise it is a look-up.
     ///
     /// # Errors
     /// [`StoreFault`] when the store is needed and does not answer.
@@ -161,12 +161,11 @@ impl Keyring {
     }
 
     async fn grant_of(&self, hash: &[u8; 32]) -> Result<Option<(Arc<Grant>, Standing)>, StoreFault> {
-        let standing = self.cache.standing();
-        let grant = self.cache.get_or_load(hash, self.query_store(hash)).await?.ok();
-        // A cached grant can expire, too.
+        let granted = self.cache.get_or_load(hash, self.query_store(hash)).await?.ok();
+        // Also of a cached grant: time passes there, too.
         let now = self.world.now();
-        let grant = grant.filter(|grant| grant.expires_at.is_none_or(|at| now < at));
-        Ok(grant.map(|grant| {
+        let granted = granted.filter(|(grant, _)| grant.expires_at.is_none_or(|at| now < at));
+        Ok(granted.map(|(grant, standing)| {
             let standing = standing.until(grant.expires_at);
             (grant, standing)
         }))

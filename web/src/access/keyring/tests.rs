@@ -295,3 +295,22 @@ async fn a_grant_is_confirmed_without_the_store_until_its_partner_changes() {
     check(Confirmed::Ended, 2).await;
     check(Confirmed::Ended, 0).await;
 }
+
+#[tokio::test]
+async fn a_change_of_another_partner_does_not_end_the_standing_of_a_grant() {
+    let fixture = fixture().await;
+    let lasts = async |partner: Option<&PartnerId>| {
+        let key = fixture.keyring.look_up(fixture.key.expose()).await.unwrap().unwrap();
+        fixture.keyring.forget(partner);
+        key.standing.is_unchanged()
+    };
+    let mut lasting = Vec::new();
+    for number in 0..20 {
+        let other = PartnerId::parse(&format!("other{number}")).unwrap();
+        lasting.push(lasts(Some(&other)).await);
+    }
+    let lasting = lasting.iter().filter(|lasts| **lasts).count();
+    assert!(lasting > 10, "{lasting} of 20: few have the place of the partner");
+    assert!(!lasts(Some(&shop())).await);
+    assert!(!lasts(None).await);
+}

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _, stream};
+use postonce_shared::access::partner_cache::Standing;
 use postonce_shared::backoff::ACCOUNT_WRITE;
 use postonce_shared::bank::Bank;
 use postonce_shared::domain::account::{Account, Versioned};
@@ -68,12 +69,14 @@ pub enum ChangeOutcome {
     Busy,
 }
 
-/// Opens, changes and reads the accounts of a bank.
+/// Accounts of the bank and their transactions.
+#[derive(Clone)]
 pub struct AccountService {
     store: Store,
     world: Arc<dyn World>,
     repair: Repair,
     open_work: Arc<OpenWork>,
+    standing: Standing,
 }
 
 impl AccountService {
@@ -84,12 +87,18 @@ impl AccountService {
             world: Arc::clone(&bank.world),
             repair: bank.repair.clone(),
             open_work: Arc::clone(&bank.open_work),
+            standing: Standing::ALWAYS,
         }
     }
 
-    /// Opens an account at most once, with the rights of a key. A repeated request with the same terms succeeds, even after
-    /// postings. The original terms are not stored, so they are compared with the current ones: after a change of the limit, a
-    /// repetition of the first request counts as different.
+    /// Returns the service for a caller, which writes nothing once the rights of the caller have changed.
+    pub fn acting_on(&self, standing: &Standing) -> Self {
+        Self { standing: standing.clone(), ..self.clone() }
+    }
+
+    /// Opens an account for a key, at most once. A repeated request with the same terms succeeds, even after postings.
+    /// The terms are compared with the current ones, because the original ones are not stored: after a change
+    /// of the limit, a repetition of the first request counts as different.
     ///
     /// # Errors
     /// [`StoreFault`]: the outcome is unknown. It is safe to retry. The other methods return the same error.
@@ -107,6 +116,7 @@ impl AccountService {
             return Ok(existing.map_or(OpenOutcome::CreditRefused(refusal), |it| compared(it, &requested)));
         }
         let opening = open(requested.clone(), &self.terms_context());
+        self.standing.check("opening an account")?;
         Ok(match self.store.accounts.open(&opening).await? {
             Opened::Created(Versioned { value, revision: _ }) => OpenOutcome::Created(value),
             Opened::Existing(Versioned { value, revision: _ }) => compared(value, &requested),
@@ -150,6 +160,7 @@ impl AccountService {
             let Ok(change) = change_terms(&account, terms, &self.terms_context()) else {
                 return Ok(ChangeOutcome::BalanceNotZero(account));
             };
+            self.standing.check("changing an account")?;
             if self.store.accounts.change(&found.revision, &change).await?.is_some() {
                 return Ok(ChangeOutcome::Done(change.after));
             }

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use actix_web::HttpRequest;
 use actix_web::web::{Data, Payload};
+use futures::future::{Either, select};
 use postonce_shared::batches::document::{Part, Summary};
 use postonce_shared::batches::intake::Upload;
 use postonce_shared::config::HttpLimits;
@@ -43,8 +44,8 @@ const RIGHTS_INTERVAL: Duration = Duration::from_secs(1);
 const UPLOAD_TIME_MAX: Duration = Duration::from_secs(6 * 3600);
 const _: () = assert!(UPLOAD_TIME_MAX.as_secs() < AGE_MIN.as_secs());
 
-/// Receives and checks a document, and stores its parts in `upload`, which only a new batch has. Ends about a second after
-/// the caller loses its rights. After an error the caller must abandon the upload.
+/// Receives a document: checks it, and stores its parts in an upload, which only a new batch has. Ends about a second after
+/// the rights of the caller, and when its place is left to another partner. After an error the upload has to be abandoned.
 ///
 /// # Errors
 /// [`ApiError`] for an invalid document, for lost rights, or for an unavailable store.
@@ -55,11 +56,17 @@ pub async fn receive<P>(
     rules: Rules,
     upload: Option<&mut Upload>,
 ) -> Result<Summary, ApiError> {
+    let mut lost = reading.until_lost();
     let mut received = pin!(receive_all(request, payload, (source, reading), rules, upload));
     loop {
-        // Uses the system clock and not the `World`, because this limits a client connection.
-        if let Ok(received) = tokio::time::timeout(RIGHTS_INTERVAL, &mut received).await {
-            return received;
+        // The system clock and not the `World`, because this limits a client connection and no business time.
+        match tokio::time::timeout(RIGHTS_INTERVAL, select(&mut received, &mut lost)).await {
+            Ok(Either::Left((received, _))) => return received,
+            Ok(Either::Right(_)) => {
+                let detail = "All places of batches were taken, and this one was left to a partner with fewer. Send it again.";
+                return Err(ApiError::new(Code::Overloaded, detail));
+            }
+            Err(_) => {}
         }
         match caller.still_permitted().await {
             Ok(()) => {}

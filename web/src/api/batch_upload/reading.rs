@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use actix_web::HttpRequest;
 use actix_web::web::Data;
-use futures::future::{Either, select};
+use futures::FutureExt as _;
+use futures::future::{BoxFuture, Either, pending, select};
 use postonce_shared::domain::ids::PartnerId;
 use postonce_shared::domain::partner::RequestRate;
 use tokio::runtime::Handle;
@@ -18,7 +19,7 @@ use tokio::sync::oneshot::error::TryRecvError;
 
 use crate::access::authentication::{Caller, rates, shares};
 use crate::access::rates::Rates;
-use crate::access::slots::SlotGuard;
+use crate::access::shares::UploadPlace;
 use crate::access::turns::{Turn, Turns};
 use crate::error::{ApiError, Code};
 
@@ -32,6 +33,7 @@ pub struct Reading {
     progress: Arc<Progress>,
     /// For the reading thread, until it starts.
     pace: Option<Pace>,
+    until_lost: BoxFuture<'static, ()>,
     _request: oneshot::Sender<()>,
 }
 
@@ -64,7 +66,7 @@ impl Reading {
     /// # Errors
     /// [`ApiError`] with status 429 or 503 if no place is free.
     pub fn of<P>(caller: &Caller<P>, request: &HttpRequest) -> Result<Self, ApiError> {
-        let place = caller.upload_place(request)?;
+        let place = shares(request)?.upload_place(request, caller.partner())?;
         let (partner, rate) = (caller.partner().clone(), caller.grant().partner.rate);
         let turns = Arc::clone(&shares(request)?.readings);
         Ok(Self::new((partner, rate), rates(request)?.clone(), turns, place))
@@ -74,8 +76,9 @@ impl Reading {
         (partner, rate): (PartnerId, Option<RequestRate>),
         rates: Data<Rates>,
         turns: Arc<Turns>,
-        place: SlotGuard,
+        (slot, mut place): UploadPlace,
     ) -> Self {
+        let until_lost = place.until_lost().boxed();
         let (received_bytes, expanded_bytes, has_no_turn) = Default::default();
         let progress = Progress { partner, rate, rates, received_bytes, expanded_bytes, has_no_turn };
         let progress = Arc::new(progress);
@@ -86,9 +89,9 @@ impl Reading {
             turn: RefCell::default(),
             in_slice: Cell::new(0),
             request_end: RefCell::new(ended),
-            _place: place,
+            _place: (slot, place),
         };
-        Self { progress, pace: Some(pace), _request: ends }
+        Self { progress, pace: Some(pace), until_lost, _request: ends }
     }
 
     /// Records that the batch is accepted: charges its partner for the items that exceed the requests already counted.
@@ -104,7 +107,12 @@ impl Reading {
         self.pace.take().ok_or_else(|| ApiError::internal("a document is read once"))
     }
 
-    /// Returns the error for a document that had to wait too long for its turn.
+    /// Returns what waits until another partner gets the place of the upload, once.
+    pub(super) fn until_lost(&mut self) -> BoxFuture<'static, ()> {
+        std::mem::replace(&mut self.until_lost, pending().boxed())
+    }
+
+    /// Returns the error of a document whose reading ended because others were read.
     pub(super) fn overloaded(&self) -> Option<ApiError> {
         let detail = "Too many batches are being read. Try again in a moment.";
         self.progress.has_no_turn.load(Ordering::Acquire).then(|| ApiError::new(Code::Overloaded, detail))
@@ -120,7 +128,7 @@ pub(super) struct Pace {
     in_slice: Cell<usize>,
     /// Resolves when the request has ended.
     request_end: RefCell<oneshot::Receiver<()>>,
-    _place: SlotGuard,
+    _place: UploadPlace,
 }
 
 /// Reason why the reading of a document stopped.
@@ -204,6 +212,7 @@ impl Drop for Pace {
 pub(super) mod tests {
     use std::time::Duration;
 
+    use postonce_process::http::Places;
     use postonce_shared::adapters::memory::world::TestWorld;
     use postonce_shared::config::HttpLimits;
 
@@ -216,7 +225,7 @@ pub(super) mod tests {
         let limits = HttpLimits { requests_per_second: 1, requests_burst: 1, ..HttpLimits::default() };
         let rates = Data::new(Rates::new(&limits, Arc::new(TestWorld::new(1))));
         let places = Slots::new(1, 1);
-        let place = places.take(&partner, 1).unwrap();
+        let place = (places.take(&partner, 1).unwrap(), Places::new(1, 1).take(&partner));
         (Reading::new((partner, None), rates.clone(), turns, place), places, rates)
     }
 

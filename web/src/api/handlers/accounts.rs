@@ -67,6 +67,7 @@ pub async fn open(
             return Err(another_state(present.as_ref()));
         }
     }
+    let accounts_service = accounts_service.acting_on(caller.standing());
     let opening = accounts_service.open(key, terms, caller.grant()).await?;
     if let (OpenOutcome::Same(account) | OpenOutcome::Different(account), Some(unexpected)) =
         (&opening, EntityTags::of_if_none_match(&request))
@@ -112,6 +113,7 @@ pub async fn change(
     let key = caller.within(key)?;
     let expected = EntityTags::of_if_match(&request);
     let is_expected = |version| expected.as_ref().is_none_or(|expected| expected.list_version(version));
+    let accounts_service = accounts_service.acting_on(caller.standing());
     match accounts_service.change(key, &change, caller.grant(), is_expected).await? {
         ChangeOutcome::Done(account) => Ok(respond::tagged_account(HttpResponse::Ok(), account, reply)),
         ChangeOutcome::Unknown => Err(ApiError::account_unknown()),
@@ -213,5 +215,6 @@ pub async fn list(
     };
     let accounts = found.items.into_iter().map(respond::account).collect();
     let next_cursor = found.next.map(|next| cursor(&listing, &next));
+    caller.confirm(&request).await?;
     Ok(reply.with(HttpResponse::Ok(), AccountPage { accounts, next_cursor }))
 }

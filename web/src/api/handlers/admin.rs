@@ -140,6 +140,6 @@ pub async fn scrubber(_caller: Caller<Operate>, admin: Data<AdminService>) -> Re
     security(("api_key" = ["scale"]))
 )]
 pub async fn scale(_caller: Caller<ReadScale>, admin: Data<AdminService>) -> Result<HttpResponse, ApiError> {
-    let report = admin.scale().await.map_err(ApiError::shared_queue)?;
+    let report = admin.scale().await.map_err(ApiError::queue)?;
     Ok(HttpResponse::Ok().json(respond::scale(report)))
 }

@@ -33,12 +33,13 @@ use crate::error::{ApiError, Code};
     security(("api_key" = ["operate"]))
 )]
 pub async fn list(
-    _caller: Caller<Operate>,
+    mut caller: Caller<Operate>,
     request: HttpRequest,
     service: Data<BatchService>,
 ) -> Result<HttpResponse, ApiError> {
     let page = PageQuery::of(&request)?;
     let BatchQuery { phase, partner, .. } = BatchQuery::of(&request)?;
+    let _turn = caller.page_turn(&request, page.limit).await?;
     let (batches, next_cursor) = match partner {
         None => service.page_of_open(&page, phase).await?,
         Some(partner) => {
@@ -47,6 +48,7 @@ pub async fn list(
             (batches.into_iter().map(of_partner).collect(), next_cursor)
         }
     };
+    caller.confirm(&request).await?;
     Ok(HttpResponse::Ok().json(PartnerBatchPage { batches, next_cursor }))
 }
 
@@ -83,12 +85,12 @@ pub async fn find(
     security(("api_key" = ["operate"]))
 )]
 pub async fn cancel(
-    _caller: Caller<Operate>,
+    caller: Caller<Operate>,
     request: HttpRequest,
     service: Data<BatchService>,
 ) -> Result<HttpResponse, ApiError> {
     let key = paths::batch_of_partner(&request)?;
-    let cancelled = service.cancel(&key).await?.ok_or_else(unknown)?;
+    let cancelled = service.cancel(&key, caller.standing()).await?.ok_or_else(unknown)?;
     Ok(HttpResponse::Ok().json(service.report_of_partner(&cancelled)))
 }
 

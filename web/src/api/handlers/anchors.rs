@@ -29,14 +29,16 @@ use crate::error::ApiError;
     security(("api_key" = ["admin"]))
 )]
 pub async fn list(
-    _caller: Caller<Admin>,
+    mut caller: Caller<Admin>,
     request: HttpRequest,
     log: Data<AnchorLog>,
 ) -> Result<HttpResponse, ApiError> {
     const LISTING: &str = "anchors";
     let page = PageQuery::of(&request)?;
-    // One more than requested, to detect another page.
+    let _turn = caller.page_turn(&request, page.limit).await?;
+    // One more than requested, to know whether there is another page.
     let anchors = log.list(page.before(LISTING)?, page.limit.saturating_add(1)).await?;
+    caller.confirm(&request).await?;
     let last = |anchor: &StoredAnchor| cursor(LISTING, &anchor.statement.sequence.to_string());
     let Listing { items, next: next_cursor } = Listing::first_of(anchors, page.limit, last);
     let anchors = items.into_iter().map(respond::anchor).collect();

@@ -30,14 +30,16 @@ use crate::error::ApiError;
     security(("api_key" = ["admin"]))
 )]
 pub async fn list(
-    _caller: Caller<Admin>,
+    mut caller: Caller<Admin>,
     request: HttpRequest,
     trail: Data<AuditTrail>,
 ) -> Result<HttpResponse, ApiError> {
     const LISTING: &str = "audit rows";
     let page = PageQuery::of(&request)?;
-    // One more than requested, to detect another page.
+    let _turn = caller.page_turn(&request, page.limit).await?;
+    // One more than requested, to know whether there is another page.
     let rows = trail.list(page.before(LISTING)?, page.limit.saturating_add(1)).await?;
+    caller.confirm(&request).await?;
     let last = |row: &AuditRow| cursor(LISTING, &row.sequence.to_string());
     let Listing { items, next: next_cursor } = Listing::first_of(rows, page.limit, last);
     let rows = items.into_iter().map(respond::audit_row).collect();

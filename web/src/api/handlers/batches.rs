@@ -129,6 +129,7 @@ pub async fn list(
     let BatchQuery { phase, .. } = BatchQuery::of(&request)?;
     let _turn = caller.page_turn(&request, page.limit).await?;
     let (batches, next_cursor) = service.page_of(caller.partner(), &page, phase).await?;
+    caller.confirm(&request).await?;
     Ok(HttpResponse::Ok().json(BatchPage { batches, next_cursor }))
 }
 
@@ -150,7 +151,7 @@ pub async fn cancel(
     service: Data<BatchService>,
 ) -> Result<HttpResponse, ApiError> {
     let key = key(&caller, &request)?;
-    let cancelled = service.cancel(&key).await?.ok_or_else(ApiError::batch_unknown)?;
+    let cancelled = service.cancel(&key, caller.standing()).await?.ok_or_else(ApiError::batch_unknown)?;
     Ok(HttpResponse::Ok().json(service.report(&cancelled)))
 }
 

@@ -3,12 +3,13 @@
 use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
 use postonce_schemas::json::{DeadLetter, DeadLetterPage};
+use postonce_shared::ports::ledger::Listing;
 use postonce_shared::protocol::dead_letters::ResolveOutcome;
 
 use crate::access::authentication::Caller;
 use crate::access::scopes::Operate;
 use crate::admin::service::AdminService;
-use crate::api::pages::{PageQuery, cursor};
+use crate::api::pages::{PageQuery, cursor, page_of_large};
 use crate::api::parameters::{DeadLetterPath, PageParams, ResolvedParam};
 use crate::api::refusals::{DeadLetterRefusals, DecisionRefusals, LetterListingRefusals};
 use crate::api::respond;
@@ -16,7 +17,8 @@ use crate::error::{ApiError, Code};
 
 /// List dead letters
 ///
-/// Lists open dead letters; with `resolved=include`, resolved ones too.
+/// Lists open dead letters; with `resolved=include`, resolved ones too. A page can be short before the end. On the last page,
+/// `next_cursor` is null.
 #[utoipa::path(
     get,
     path = "/v1/admin/dead-letters",
@@ -27,18 +29,23 @@ use crate::error::{ApiError, Code};
     security(("api_key" = ["operate"]))
 )]
 pub async fn list(
-    _caller: Caller<Operate>,
+    mut caller: Caller<Operate>,
     request: HttpRequest,
     admin: Data<AdminService>,
 ) -> Result<HttpResponse, ApiError> {
     let page = PageQuery::of(&request)?;
     let listing = if page.include_resolved { "all dead letters" } else { "open dead letters" };
     let position = page.position(listing)?;
-    let found = admin.dead_letters(!page.include_resolved, position.as_deref(), page.limit).await?;
-    Ok(HttpResponse::Ok().json(DeadLetterPage {
-        dead_letters: found.items.into_iter().map(respond::dead_letter).collect(),
-        next_cursor: found.next.map(|next| cursor(listing, &next)),
-    }))
+    let _turn = caller.page_turn(&request, page.limit).await?;
+    let read = async |position: Option<&str>, count| {
+        let found = admin.dead_letters(!page.include_resolved, position, count).await?;
+        let items = found.items.into_iter().map(respond::dead_letter).collect();
+        Ok::<_, ApiError>(Listing { items, next: found.next })
+    };
+    let Listing { items: dead_letters, next } = page_of_large(page.limit, position, read).await?;
+    caller.confirm(&request).await?;
+    let next_cursor = next.map(|next| cursor(listing, &next));
+    Ok(HttpResponse::Ok().json(DeadLetterPage { dead_letters, next_cursor }))
 }
 
 /// Read a dead letter
@@ -78,7 +85,7 @@ pub async fn replay(
     request: HttpRequest,
     admin: Data<AdminService>,
 ) -> Result<HttpResponse, ApiError> {
-    let decided = admin.replay(id(&request), caller.partner()).await?;
+    let decided = admin.replay(id(&request), (caller.partner(), caller.standing())).await?;
     decision(&admin, id(&request), decided).await
 }
 
@@ -99,7 +106,7 @@ pub async fn discard(
     request: HttpRequest,
     admin: Data<AdminService>,
 ) -> Result<HttpResponse, ApiError> {
-    let decided = admin.discard(id(&request), caller.partner()).await?;
+    let decided = admin.discard(id(&request), (caller.partner(), caller.standing())).await?;
     decision(&admin, id(&request), decided).await
 }
 

@@ -71,9 +71,16 @@ pub async fn change(
     let (state, reason) = translate::gate_change(&document, service.now())?;
     let by = AuditTarget::one("partner", caller.partner()).and("key", &caller.grant().key_id);
     let expected = EntityTags::of_if_match(&request);
-    let is_expected = move |epoch| expected.as_ref().is_none_or(|expected| expected.list(&etag(epoch)));
+    let rights = caller.standing().clone();
+    // Asked before each attempt.
+    let is_expected = move |epoch| {
+        rights.is_unchanged() && expected.as_ref().is_none_or(|expected| expected.list(&etag(epoch)))
+    };
     let set = service.set(state, GateAct { by: by.to_string(), reason }, is_expected).await?;
     let changed = changed(set.map_err(|UnexpectedEpoch { epoch }| {
+        if !caller.standing().is_unchanged() {
+            return ApiError::rights_changed(true);
+        }
         let detail = format!("The gate has the epoch {epoch} by now. Read it again, and decide anew.");
         ApiError::new(Code::PreconditionFailed, detail)
     })?);

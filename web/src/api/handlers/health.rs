@@ -107,12 +107,16 @@ fn reason(missing: &readiness::MissingPart) -> MissingPart {
     security(("api_key" = ["metrics"]))
 )]
 pub async fn metrics(
-    _caller: Caller<ReadMetrics>,
+    mut caller: Caller<ReadMetrics>,
     request: HttpRequest,
     metrics: Data<Metrics>,
 ) -> Result<HttpResponse, ApiError> {
     let format = metrics_format(&request);
-    let threads = &shares(&request)?.page_threads;
-    let encoded = threads.make(async move { metrics.encode(format) }).await?.map_err(ApiError::internal)?;
+    let turn = caller.turn(&request, &shares(&request)?.scrapes).await?;
+    let encode = async move {
+        let _turn = turn;
+        metrics.encode(format)
+    };
+    let encoded = shares(&request)?.page_threads.make(encode).await?.map_err(ApiError::internal)?;
     Ok(HttpResponse::Ok().content_type(format.content_type()).body(encoded))
 }

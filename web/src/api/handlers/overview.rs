@@ -40,7 +40,7 @@ pub async fn find(
     service: Data<OverviewService>,
 ) -> Result<HttpResponse, ApiError> {
     let seconds = seconds(&request)?;
-    let overview = service.read(seconds).await.map_err(ApiError::shared_queue)?;
+    let overview = service.read(seconds).await.map_err(ApiError::queue)?;
     Ok(HttpResponse::Ok().json(overview_report::overview(overview, service.scaling(), service.prices())))
 }
 

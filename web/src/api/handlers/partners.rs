@@ -13,6 +13,7 @@ use postonce_schemas::json::{
 };
 use postonce_shared::domain::ids::PartnerId;
 use postonce_shared::domain::partner::{Partner, PartnerStatus};
+use postonce_shared::ports::ledger::Listing;
 
 use crate::access::audit;
 use crate::access::authentication::Caller;
@@ -21,7 +22,7 @@ use crate::access::partner_service::{PartnerChangeOutcome, PartnerPutOutcome, Pa
 use crate::access::partner_terms::{PartnerChangeError, add_signature_key, remove_signature_key};
 use crate::access::scopes::Partners;
 use crate::api::conditions::EntityTags;
-use crate::api::pages::{PageQuery, cursor};
+use crate::api::pages::{PageQuery, cursor, page_of_large};
 use crate::api::parameters::{PageParams, PartnerKeyPath, PartnerPath, PartnerPutHeaders};
 use crate::api::refusals::{
     KeyAddingRefusals, KeyRevokingRefusals, PartnerListingRefusals, PartnerPuttingRefusals, PartnerRefusals,
@@ -42,21 +43,26 @@ use crate::error::{ApiError, Code};
     security(("api_key" = ["partners"]))
 )]
 pub async fn list(
-    _caller: Caller<Partners>,
+    mut caller: Caller<Partners>,
     request: HttpRequest,
     service: Data<PartnerService>,
 ) -> Result<HttpResponse, ApiError> {
     const LISTING: &str = "partners";
     let page = PageQuery::of(&request)?;
-    let after = page.position(LISTING)?.map(|id| PartnerId::parse(&id)).transpose();
-    let after = after.map_err(|_| ApiError::cursor_invalid())?;
-    // One more than requested, to detect another page.
-    let mut partners = service.list(after.as_ref(), page.limit.saturating_add(1)).await?;
-    let more = partners.len() > page.limit;
-    partners.truncate(page.limit);
-    let next_cursor = partners.last().filter(|_| more).map(|last| cursor(LISTING, last.id.as_str()));
-    let keys = service.keys_of(&partners).await?;
-    let partners = partners.iter().map(|partner| partner_report::partner(partner, &keys)).collect();
+    let position = page.position(LISTING)?;
+    let _turn = caller.page_turn(&request, page.limit).await?;
+    let read = async |after: Option<&str>, count: usize| {
+        let after = after.map(PartnerId::parse).transpose().map_err(|_| ApiError::cursor_invalid())?;
+        // One more than requested, to know whether there is another page.
+        let partners = service.list(after.as_ref(), count.saturating_add(1)).await?;
+        let found = Listing::first_of(partners, count, |last: &Partner| last.id.to_string());
+        let keys = service.keys_of(&found.items).await?;
+        let items = found.items.iter().map(|partner| partner_report::partner(partner, &keys)).collect();
+        Ok::<_, ApiError>(Listing { items, next: found.next })
+    };
+    let Listing { items: partners, next } = page_of_large(page.limit, position, read).await?;
+    caller.confirm(&request).await?;
+    let next_cursor = next.map(|next| cursor(LISTING, &next));
     Ok(HttpResponse::Ok().json(PartnerPage { partners, next_cursor }))
 }
 
@@ -137,6 +143,7 @@ pub async fn put(
         (Some(expected), Some(partner)) => expected.list(&partner_report::etag(partner)),
         (Some(_), None) => false,
     };
+    let service = service.acting_on(caller.standing());
     let bounds = service.bounds(&id, caller.grant()).await?;
     let mandate = mandate(bounds.as_ref());
     if let Some(status) = terms.status {
@@ -179,6 +186,7 @@ pub async fn add_key(
     let id = paths::partner(&request)?;
     let document = InboundDocument::read(&mut caller, &request, payload).await?;
     let terms = translate::key_terms(&document, service.now())?;
+    let service = service.acting_on(caller.standing());
     let bounds = service.bounds(&id, caller.grant()).await?;
     let (key, changed) = service.add_key(&id, &terms, mandate(bounds.as_ref())).await?;
     changed_partner(changed)?;
@@ -220,6 +228,7 @@ pub async fn revoke_key(
     if key_id == caller.grant().key_id {
         return Err(locks_itself_out("Revoke this key with another key"));
     }
+    let service = service.acting_on(caller.standing());
     let bounds = service.bounds(&id, caller.grant()).await?;
     let revoked = service.revoke_key(&id, key_id, mandate(bounds.as_ref())).await?;
     let partner = changed_partner(revoked)?;
@@ -248,6 +257,7 @@ pub async fn add_signing(
     let id = paths::partner(&request)?;
     let document = InboundDocument::read(&mut caller, &request, payload).await?;
     let key = translate::signature_key(&document)?;
+    let service = service.acting_on(caller.standing());
     let bounds = service.bounds(&id, caller.grant()).await?;
     let changed = service.change(&id, |partner| {
         mandate(bounds.as_ref()).check_partner(partner)?;
@@ -279,6 +289,7 @@ pub async fn remove_signing(
     service: Data<PartnerService>,
 ) -> Result<HttpResponse, ApiError> {
     let (id, key_id) = (paths::partner(&request)?, key_id(&request));
+    let service = service.acting_on(caller.standing());
     let bounds = service.bounds(&id, caller.grant()).await?;
     let changed = service.change(&id, |partner| {
         mandate(bounds.as_ref()).check_partner(partner)?;

@@ -293,3 +293,53 @@ impl AsyncWrite for Transport {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+    use std::pin::pin;
+    use std::time::Duration;
+
+    use futures::future::{Either, select};
+    use postonce_shared::adapters::system::SystemWorld;
+    use tokio::io::AsyncReadExt as _;
+    use tokio::net::TcpListener;
+
+    use super::super::connections::{ConnectionLimits, Connections};
+    use super::*;
+
+    const FIRST: &[u8] = &[0, 0, 1, 1, 5, 0, 0, 0, 1, 0x82];
+    const SECOND: &[u8] = &[0, 0, 1, 1, 5, 0, 0, 0, 3, 0x82];
+
+    #[tokio::test]
+    async fn the_connection_that_asks_is_not_closed_for_answers_that_others_do_not_take() {
+        let limits = ConnectionLimits {
+            idle_max: Duration::from_secs(60),
+            open_max: 2,
+            per_address_max: 10,
+            trusted_proxies: Arc::default(),
+        };
+        let connections = Connections::new(Arc::new(SystemWorld::new()), limits);
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let connect = async || {
+            let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+            let connection = connections.register(&listener.accept().await.unwrap().0).unwrap();
+            let mut streams = Streams::new(Arc::clone(connection.totals()));
+            assert!(connection.streams.set(Arc::clone(streams.counts())).is_ok());
+            assert_eq!(streams.received(&[b'P'; 24]), Ok(false));
+            assert_eq!(streams.received(FIRST), Ok(true));
+            (client, connection, streams)
+        };
+        let (mut asks_again, asking, mut asks) = connect().await;
+        asking.update(|usage| usage.requests_in_progress = 1);
+        let (mut takes_nothing, _other, _streams) = connect().await;
+        assert_eq!(asks.received(SECOND), Ok(true));
+        asking.bound_streams();
+        let mut closed = [[0]; 2];
+        let [first, second] = &mut closed;
+        match select(pin!(takes_nothing.read(first)), pin!(asks_again.read(second))).await {
+            Either::Left((read, _)) => assert_eq!(read.unwrap(), 0),
+            Either::Right(_) => panic!("its answers are not ready"),
+        }
+    }
+}

@@ -70,8 +70,6 @@ pub(super) struct Streams {
 
 impl Streams {
     pub(super) fn new(all: Arc<Totals>) -> Self {
-        let counts = StreamCounts::default();
-        counts.answered_at.store(all.answered_streams.load(Ordering::Relaxed), Ordering::Relaxed);
         Self {
             incoming: FrameReader::after(PREFACE_BYTES),
             outgoing: FrameReader::after(0),
@@ -87,7 +85,7 @@ impl Streams {
             unbegun_bytes: 0,
             paused: 0,
             all,
-            counts: Arc::new(counts),
+            counts: Arc::default(),
         }
     }
 
@@ -163,6 +161,10 @@ impl Streams {
         if self.open.len() >= OPEN_MAX {
             return Err(Excess::Streams);
         }
+        if self.open.is_empty() {
+            // Until now there was no answer to take.
+            self.note_answered(self.all.answered_streams.load(Ordering::Relaxed));
+        }
         self.open.insert(head.stream);
         self.all.open_streams.fetch_add(1, Ordering::Relaxed);
         self.counts.open.store(self.open.len(), Ordering::Relaxed);
@@ -199,9 +201,12 @@ impl Streams {
         self.all.open_streams.fetch_sub(1, Ordering::Relaxed);
         self.counts.open.store(self.open.len(), Ordering::Relaxed);
         if is_answered {
-            let answered = self.all.answered_streams.fetch_add(1, Ordering::Relaxed).saturating_add(1);
-            self.counts.answered_at.store(answered, Ordering::Relaxed);
+            self.note_answered(self.all.answered_streams.fetch_add(1, Ordering::Relaxed).saturating_add(1));
         }
+    }
+
+    fn note_answered(&self, answered: u64) {
+        self.counts.answered_at.store(answered, Ordering::Relaxed);
     }
 }
 
@@ -249,6 +254,16 @@ mod tests {
         assert_eq!(streams.received(&headers(1)), Ok(false), "trailers after the answer");
         assert_eq!(streams.counts().open(), 0);
         assert_eq!(streams.counts().answered_at(), 2, "the client took two of them");
+    }
+
+    #[test]
+    fn a_connection_waits_for_answers_since_it_opened_a_stream() {
+        let mut streams = begun();
+        for (number, answered, since) in [(0, 7, 7), (1, 9, 7)] {
+            streams.all.answered_streams.store(answered, Ordering::Relaxed);
+            assert_eq!(streams.received(&headers(number)), Ok(true));
+            assert_eq!(streams.counts().answered_at(), since);
+        }
     }
 
     #[test]
