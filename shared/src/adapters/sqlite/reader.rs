@@ -217,16 +217,20 @@ mod tests {
         drop(connect(&path, Role::Write).unwrap());
         let lock = Arc::new(StoreLock::shared(&path, IfMissing::Create).unwrap());
         let readers = Readers::new(&path, (Arc::new(OpenFiles::none()), Checked::BesideReads), lock, None);
-        let (go_on, waiting) = channel();
-        let mut canceled = Box::pin(readers.run("reading", move |_| {
-            let () = waiting.recv().unwrap();
-            Ok(PanicsWhenDropped)
-        }));
-        assert!((&mut canceled).now_or_never().is_none());
-        drop(canceled);
-        go_on.send(()).unwrap();
-        for _ in 0..=READERS_MAX {
-            assert_eq!(readers.run("reading", |_| Ok(7)).await.unwrap(), 7);
+        let (mut go_on, mut reads) = (Vec::new(), Vec::new());
+        for _ in 0..READERS_MAX {
+            let (sender, waiting) = channel::<()>();
+            let mut read = Box::pin(readers.run("reading", move |_| {
+                let _dropped = waiting.recv();
+                Ok(PanicsWhenDropped)
+            }));
+            assert!((&mut read).now_or_never().is_none());
+            go_on.push(sender);
+            reads.push(read);
         }
+        // One of them is canceled, and then goes on.
+        drop(reads.pop());
+        drop(go_on.pop());
+        assert_eq!(readers.run("reading", |_| Ok(7)).await.unwrap(), 7, "it has the reader of that one");
     }
 }
