@@ -172,12 +172,12 @@ mod tests {
 
     #[test]
     fn a_plot_has_its_latest_values_as_text() {
-        let number = |value: f64| Number::from_f64(value);
+        let number = |text: &str| text.parse::<Number>().ok();
         let series = |title, values| Series { title, values };
         let lines = [
             series("a", vec![Some(4.into()), Some(12_345.into())]),
-            series("b", vec![number(0.5), None]),
-            series("c", vec![Some(1.into()), number(2.5)]),
+            series("b", vec![number("0.5"), None]),
+            series("c", vec![Some(1.into()), number("2.5")]),
         ];
         let plot = plot("rate", "Postings", &lines, &[1_795_413_722, 1_795_413_723]).into_string();
         for text in [

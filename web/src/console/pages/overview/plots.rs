@@ -92,12 +92,12 @@ fn posted(activity: &OverviewActivity) -> Vec<u64> {
 /// Returns the number per second of what was counted in a step, with up to three decimals.
 fn rate(count: u64, step_s: u32) -> Number {
     let step_s = u64::from(step_s.max(1));
-    let thousandths = count.saturating_mul(1000).div_euclid(step_s);
-    let fraction = (count.rem_euclid(step_s) != 0).then_some(thousandths);
-    // A count that is too large for a fraction needs none.
-    let fraction = fraction.and_then(|thousandths| u32::try_from(thousandths).ok());
-    let fraction = fraction.and_then(|thousandths| Number::from_f64(f64::from(thousandths) / 1000.0));
-    fraction.unwrap_or_else(|| count.div_euclid(step_s).into())
+    let (whole, rest) = (count.div_euclid(step_s), count.rem_euclid(step_s));
+    if rest == 0 {
+        return whole.into();
+    }
+    let thousandths = rest.saturating_mul(1000).div_euclid(step_s);
+    format!("{whole}.{thousandths:03}").parse().unwrap_or_else(|_| whole.into())
 }
 
 #[cfg(test)]
