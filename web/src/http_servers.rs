@@ -1,6 +1,7 @@
 //! Listening addresses of a web process. The first address serves partners, over TLS if that is configured. The second one
 //! serves the other processes of the bank, over plain HTTP with signed requests. One address serves both only with the
-//! setting `internal-on-bind`. Operators and monitoring can have a third address, with the same TLS as partners.
+//! setting `internal-on-bind`. Operators and monitoring can have a third address, with the TLS of partners
+//! but without client certificates.
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;

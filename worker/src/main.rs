@@ -70,10 +70,9 @@ async fn run(cli: Cli, matches: &ArgMatches) -> anyhow::Result<()> {
     }
     let log_to = if cli.supervised { LogTo::SharedStdout } else { LogTo::Stdout };
     let _log = telemetry::start(config.log_format, &config.log, log_to, LIBRARY_LOG_TARGET)?;
-    build::log_start("postonce-worker", &settings);
-
     let world: Arc<dyn World> = Arc::new(SystemWorld::new());
     let signals = Signals::handle(&world).context("the signals cannot be handled")?;
+    build::log_start("postonce-worker", &settings);
     let opened = store::open_bank(&config, Arc::clone(&world)).await;
     let (bank, network) = opened.context("the bank cannot be opened")?;
     // A supervised worker has the same arguments as its supervisor, including the range.

@@ -313,11 +313,13 @@ impl<K: Hash + Eq + Clone, G: OfPartner, R: Clone> PartnerCache<K, G, R> {
                 answers.refused.pop(key);
                 answers.granted.put(key.clone(), CachedGrant { grant, refresh_at, ends_at });
             }
-            Err(refusal) if answers.last_change == seen => {
+            Ok(_) => {}
+            Err(refusal) => {
                 answers.granted.pop(key);
-                answers.refused.put(key.clone(), (refusal, loaded_at.saturating_add(ABSENT_TTL)));
+                if answers.last_change == seen {
+                    answers.refused.put(key.clone(), (refusal, loaded_at.saturating_add(ABSENT_TTL)));
+                }
             }
-            Ok(_) | Err(_) => {}
         }
     }
 }

@@ -40,7 +40,7 @@ pub(super) struct TlsSettings {
     /// PEM file with the authorities that issue client certificates, which are then requested; by default none
     #[arg(long, value_name = "FILE")]
     tls_client_ca: Option<PathBuf>,
-    /// Whether clients must present a certificate issued by tls-client-ca: optional or required
+    /// Whether clients must present a certificate issued by tls-client-ca, except at admin-bind: optional or required
     #[arg(long, value_name = "WHETHER", default_value = "optional")]
     tls_client_certificates: ClientCertificates,
 }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
-use postonce_shared::access::partner_cache::Standing;
+use postonce_shared::access::partner_cache::{RightsChanged, Standing};
 use postonce_shared::access::partner_records::PartnerRecords;
 use postonce_shared::backoff::SHARED_VALUE_WRITE;
 use postonce_shared::domain::account::{Revision, Versioned};
@@ -261,13 +261,17 @@ impl PartnerService {
                 }
                 Ok(())
             })
-            .await?;
-        if !matches!(changed, PartnerChangeOutcome::Done(_))
-            && let Err(fault) = self.keys.revoke(&record.id, self.world.now()).await
-        {
+            .await;
+        let is_unused = match &changed {
+            Ok(PartnerChangeOutcome::Done(_)) => false,
+            Ok(PartnerChangeOutcome::Unknown | PartnerChangeOutcome::Refused(_)) => true,
+            // After any other fault the partner may list the key.
+            Err(fault) => RightsChanged::is_cause_of(fault),
+        };
+        if is_unused && let Err(fault) = self.keys.revoke(&record.id, self.world.now()).await {
             tracing::warn!("The row of an unused key could not be revoked: {}", chain(&fault));
         }
-        Ok((key, changed))
+        Ok((key, changed?))
     }
 
     /// Revokes a key of a partner permanently, within the mandate of the caller. Revoking it again has no effect.

@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+use std::time::Duration;
 
 use postonce_shared::adapters::sqlite::SCHEMA_VERSION;
 use postonce_shared::adapters::sqlite::backup::{
@@ -48,6 +49,30 @@ fn a_backup_ends_and_shows_one_moment_under_constant_writes() {
     let revisions = "SELECT sum(revision) FROM sync_values WHERE name IN ('a', 'b')";
     assert_eq!(number(&backup, revisions), 0, "the backup shows the moment of its start");
     assert_eq!(number(&fixture.sql(), revisions), i64::try_from(written).unwrap());
+}
+
+/// The last process that closes the store removes its log.
+#[test]
+fn the_service_can_be_restarted_while_a_backup_is_checked() {
+    let fixture = Fixture::new();
+    let mut open = Some(fixture.open());
+    let log = fixture.path().with_extension("db-wal");
+    let mut restarted = 0;
+    let watcher = &mut |progress| {
+        if matches!(progress, Progress::Checking) && restarted == 0 {
+            assert!(log.exists());
+            drop(open.take());
+            let until = fixture.world().uptime() + Duration::from_secs(20);
+            while log.exists() {
+                assert!(fixture.world().uptime() < until, "the log is removed");
+                std::thread::yield_now();
+            }
+            open = Some(fixture.open());
+            restarted += 1;
+        }
+    };
+    take(&fixture.path(), &fixture.file("backup.db"), KEEP, fixture.world(), watcher).unwrap();
+    assert_eq!(restarted, 1);
 }
 
 /// While a backup copies, the log cannot be emptied. A backup that takes too long gives up, and the service continues.

@@ -97,7 +97,8 @@ impl Folder {
             Err(error) => return Err(error),
         };
         let owner = PathBuf::from(OsString::from_vec(written));
-        if owner != store && owner.is_file() {
+        // The folder of the store may have been moved, with a link in its place.
+        if owner.canonicalize().is_ok_and(|found| found != store && found.is_file()) {
             return Ok(Some(owner));
         }
         if owner != store {
@@ -314,7 +315,13 @@ mod tests {
         assert_eq!((of_other.meter.backups.failed.get(), of_other.meter.backups.current()), (1, Some(false)));
         of_one.run().await;
         assert_eq!(of_one.meter.backups.current(), Some(true), "it is the owner as before");
-        std::fs::rename(home.path().join("one"), home.path().join("moved")).unwrap();
+        let moved = home.path().join("moved");
+        std::fs::rename(home.path().join("one"), &moved).unwrap();
+        std::os::unix::fs::symlink(&moved, home.path().join("one")).unwrap();
+        let linked = task(&folder, &one, 2);
+        linked.run().await;
+        assert_eq!(linked.meter.backups.current(), Some(true), "it is the same store behind a link");
+        std::fs::remove_dir_all(&moved).unwrap();
         of_other.run().await;
         assert_eq!(of_other.meter.backups.current(), Some(true));
     }

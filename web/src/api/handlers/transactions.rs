@@ -84,6 +84,7 @@ pub async fn statement(
     let position = page.position(&listing)?;
     let account = caller.within(account)?;
     let turn = caller.page_turn(&request, page.limit).await?;
+    let account = caller.within(account)?;
     let threads = &shares(&request)?.page_threads;
     let made = threads.make(async move {
         let (_turn, reader) = (turn, Reader { view: caller.view(), own: caller.partner() });
@@ -102,6 +103,7 @@ pub async fn statement(
     });
     let (body, mut caller) = made.await??;
     caller.confirm(&request).await?;
+    caller.within(account)?;
     Ok(reply.with_body(HttpResponse::Ok(), body))
 }
 

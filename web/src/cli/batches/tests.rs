@@ -62,6 +62,7 @@ fn answering(answers: Vec<String>) -> (Url, JoinHandle<Vec<String>>) {
         };
         let answer = |answer: String| loop {
             let (connection, _) = listener.accept().unwrap();
+            connection.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
             if let Some(first) = asked(&connection) {
                 (&connection).write_all(answer.as_bytes()).unwrap();
                 return first;

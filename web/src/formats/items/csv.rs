@@ -99,7 +99,7 @@ impl<R: Read> Items for Csv<R> {
 
     fn sent(&self) -> Vec<u8> {
         let cells: Vec<&[u8]> = self.record.iter().collect();
-        serde_json::to_vec(&(&self.columns, cells)).expect("texts and bytes can be written as JSON")
+        serde_json::to_vec(&cells).expect("bytes can be written as JSON")
     }
 }
 

@@ -103,7 +103,7 @@ fn take_on(
             Existing::Replace => check_closed(&file)?,
         }
     }
-    let _in_use = StoreLock::shared(&store, IfMissing::Leave)?;
+    let in_use = StoreLock::shared(&store, IfMissing::Leave)?;
     let _only_one = lock_backups(&store)?;
     private::restrict(&store);
     let partial = Partial::fresh(beside(&file, ".partial"))?;
@@ -122,7 +122,8 @@ fn take_on(
     let copy = copy::copy((&source, &store), &partial.0, beside, &check_space, on_progress)?;
     // If the store was replaced during the copy, the copy is not a backup of the current store.
     check_in_place(&source, &store)?;
-    drop(source);
+    // Together: a process that starts meanwhile would look for a log that the last connection has removed.
+    drop((source, in_use));
     overwrite(&copy, ORIGIN, &Origin::of(Some(taken_at), None).encode())
         .map_err(|fault| FileOperation::of("write", &partial.0).sql(fault))?;
     check_sound(&copy, &partial.0, on_progress)?;
