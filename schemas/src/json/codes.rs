@@ -22,25 +22,20 @@ macro_rules! codes {
 }
 
 codes! {
-    /// Statuses of an account.
+    /// Values of `status` of an account.
     pub ACCOUNT_STATUSES account_status: "open" "frozen" "closed";
-    /// Kinds of transactions.
+    /// Values of `type` of a transaction and of a batch item.
     pub TRANSACTION_TYPES transaction_type: "deposit" "withdrawal";
-    /// Statuses of a transaction.
     TRANSACTION_STATUSES transaction_status: "accepted" "posted" "rejected";
-    /// States of the gate.
+    /// Values of `state` of the gate.
     pub GATE_STATES gate_state: "held" "released";
-    /// Decisions about a dead letter.
     RESOLUTIONS resolution: "replayed" "discarded";
-    /// Statuses of a partner.
+    /// Values of `status` of a partner.
     pub PARTNER_STATUSES partner_status: "active" "suspended";
-    /// Algorithms of signature keys.
+    /// Values of `algorithm` of a signature key.
     pub SIGNATURE_ALGORITHMS signature_algorithm: "hmac-sha256" "ed25519";
-    /// Occasions of anchors.
     ANCHOR_KINDS anchor_kind: "round" "restore";
-    /// Health of a process.
     HEALTHS health: "ok" "unavailable";
-    /// Kinds of processes.
     PROCESS_KINDS process_kind: "web" "worker";
 }
 

@@ -35,7 +35,7 @@ pub const ABSENT_TTL: Duration = Duration::from_secs(5);
 const REFRESH_GRACE: Duration = Duration::from_secs(5);
 /// Time for which a [`Standing`] is current without a look at the cache, which decides when the store is read again.
 const STANDING_TTL: Duration = Duration::from_secs(1);
-/// Number of partners whose changes are told apart. Those that share a place end each other's standing.
+/// Number of places for the last change of a partner. Partners with the same place end each other's standing.
 const PLACES: usize = 4096;
 /// Largest number of cached answers of each kind. A flood of refusals must not evict the grants.
 const CACHED_MAX: NonZeroUsize = NonZeroUsize::new(10_000).expect("not zero");
@@ -75,7 +75,7 @@ struct Answers<K: Hash + Eq, G, R> {
 /// The number of the last change of each partner.
 struct Changes {
     last: Vec<AtomicU64>,
-    /// Differs between processes, so that nobody can choose the id of a partner for the place of another one.
+    /// Has a random seed per process, so that a client cannot choose a partner id with the place of another partner.
     hasher: RandomState,
 }
 
@@ -90,19 +90,18 @@ impl Changes {
         self.last.get(place).is_none_or(|last| last.load(Ordering::SeqCst) > seen)
     }
 
+    /// Records the number of a change of one partner, or of all partners.
     fn note(&self, partner: Option<&PartnerId>, number: u64) {
-        let place = partner.map(|partner| self.place_of(partner));
-        for (other, last) in self.last.iter().enumerate() {
-            if place.is_none_or(|own| own == other) {
-                last.store(number, Ordering::SeqCst);
-            }
-        }
+        let changed = match partner.map(|partner| self.place_of(partner)) {
+            Some(place) => self.last.get(place..=place),
+            None => self.last.get(..),
+        };
+        changed.into_iter().flatten().for_each(|last| last.store(number, Ordering::SeqCst));
     }
 }
 
-/// Whether a grant that was looked up can be relied on without another look-up. Who waits between the look-up and the act
-/// that needs the grant asks this before the act, and if it is not current, looks the grant up again. The usual answer costs
-/// a comparison of numbers.
+/// Tells whether a grant can be used without another look-up. After a wait, a caller checks this before it uses the grant, and looks
+/// the grant up again if the standing is not current. The usual check compares two numbers.
 #[derive(Clone)]
 pub struct Standing(Option<Basis>);
 
@@ -110,7 +109,7 @@ pub struct Standing(Option<Basis>);
 struct Basis {
     world: Arc<dyn World>,
     changes: Arc<Changes>,
-    /// That of the partner.
+    /// The place of the partner in `changes`.
     place: usize,
     /// The last change before the look-up.
     seen: u64,
@@ -136,8 +135,8 @@ impl Standing {
         })
     }
 
-    /// Checks that it is unchanged, directly before a write of an act that has read or written before. Whoever repeats the act is
-    /// looked up again. `doing` is for the fault.
+    /// Checks that the rights are unchanged. Acts with several steps call this directly before each write. A repetition of the act
+    /// looks the rights up again. `doing` describes the act in the fault.
     ///
     /// # Errors
     /// [`StoreFault::Refused`] because of [`RightsChanged`]: nothing is written.
@@ -160,7 +159,7 @@ impl Standing {
     }
 }
 
-/// The rights of who acts have changed since the look-up.
+/// The rights of the caller have changed since they were looked up.
 #[derive(Debug, thiserror::Error)]
 #[error("the rights of the caller have changed")]
 pub struct RightsChanged;

@@ -67,7 +67,7 @@ pub enum ConfigError {
         /// The most similar setting, as written in the file.
         nearest: String,
     },
-    /// A setting that the file has twice: TOML tells the two names apart.
+    /// The file has a setting twice: its names with `-` and with `_` are different keys in TOML.
     #[error("the configuration file has {name} twice, once with - in its name: remove one of them")]
     Repeated {
         /// The setting, as it is written in the file.

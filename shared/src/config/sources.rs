@@ -149,7 +149,7 @@ impl Sources {
         let is_secret = arg.is_none_or(clap::Arg::is_hide_env_values_set);
         ConfigError::Value {
             setting: setting.to_owned(),
-            value: if is_secret { NOT_SHOWN.to_owned() } else { masked(&value).into_owned() },
+            value: shown_when_refused(is_secret, &value),
             source_of_value: origin.words(),
             allowed,
         }
@@ -187,6 +187,11 @@ fn shown(arg: &clap::Arg, value: &str) -> String {
     }
 }
 
+/// Returns a value that is refused. No part of a secret is shown, because a malformed one has no known parts.
+fn shown_when_refused(is_secret: bool, value: &str) -> String {
+    if is_secret { NOT_SHOWN.to_owned() } else { masked(value).into_owned() }
+}
+
 /// Parses the text of a configuration file. Members that are not settings become errors.
 pub(super) fn parse_file(path: &Path, text: &str) -> (Values, Vec<ConfigError>) {
     let table: toml::Table = match toml::from_str(text) {
@@ -209,14 +214,9 @@ pub(super) fn parse_file(path: &Path, text: &str) -> (Values, Vec<ConfigError>) 
             continue;
         };
         if !value.is_str() && is_free_text(arg) {
-            let shown = if arg.is_hide_env_values_set() {
-                NOT_SHOWN.into()
-            } else {
-                masked(&value.to_string()).into_owned()
-            };
             errors.push(ConfigError::Value {
                 setting,
-                value: shown,
+                value: shown_when_refused(arg.is_hide_env_values_set(), &value.to_string()),
                 source_of_value: Origin::File(path.to_owned()).words(),
                 allowed: "must be a text in quotes".to_owned(),
             });
@@ -233,8 +233,8 @@ pub(super) fn parse_file(path: &Path, text: &str) -> (Values, Vec<ConfigError>) 
 /// Names of values that are numbers.
 const NUMBERS: [&str; 6] = ["BYTES", "COUNT", "MILLISECONDS", "PART", "SECONDS", "USD"];
 
-/// Returns whether any text may be a value of the setting. The parser of every other setting refuses what is no number, or none of
-/// its values.
+/// Returns whether any text may be a value of the setting. Every other setting is a number or one of a list of values, and its parser
+/// refuses the rest.
 fn is_free_text(arg: &clap::Arg) -> bool {
     let is_number =
         arg.get_value_names().is_some_and(|names| names.iter().any(|name| NUMBERS.contains(&name.as_str())));

@@ -61,8 +61,8 @@ fn named_addresses(request: &HttpRequest, headers: ProxyHeaders) -> Vec<Option<I
     }
 }
 
-/// Returns the elements of all headers with a name. What a client wrote before them may be no text: then that element is unreadable,
-/// and those that proxies added after it are not.
+/// Returns the elements of all headers with a name. Bytes of a client that are not text make only its own element unreadable, not the
+/// elements that proxies added after it.
 fn elements(request: &HttpRequest, name: &HeaderName) -> Vec<String> {
     let lines = request.headers().get_all(name).map(|line| String::from_utf8_lossy(line.as_bytes()));
     lines

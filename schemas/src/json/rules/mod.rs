@@ -112,7 +112,7 @@ impl Validate for Metadata {
 #[derive(Debug, Validate)]
 #[validate(schema(function = "unknown_members_fit"))]
 pub struct UnknownMembers<'a> {
-    /// The stored text.
+    /// The text, at most [`UNKNOWN_MEMBERS_BYTES_MAX`] bytes.
     pub stored: &'a str,
 }
 

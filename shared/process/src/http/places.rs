@@ -1,5 +1,5 @@
-//! Places for what clients send slowly: those without a key, and uploads. While all are taken, the one that was taken first is left
-//! to a new client: whoever is slow, or many, keeps nobody out.
+//! A limited number of places for data that clients may send slowly: requests without a key, and uploads. When all places are taken,
+//! a new client can get the one that was taken first. So slow clients, or many of them, cannot exclude others.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

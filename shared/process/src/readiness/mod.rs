@@ -333,7 +333,7 @@ impl Readiness {
         self.lacked_since_start(Part::Rights);
     }
 
-    /// Records a failed check of the rights. `works` tells whether the store works otherwise.
+    /// Records a failed check of the rights. `works` is true if other operations of the store succeed.
     fn unchecked(&self, fault: StoreFault, works: bool) {
         let may_be_complete = works && self.lacking.lock().is_empty();
         if may_be_complete && self.unchecked.fetch_add(1, Ordering::Relaxed) >= RIGHTS_CHECKS_MAX {

@@ -1,7 +1,7 @@
 //! The HTTP transport of the Azure crates. [`ObservedTransport`] counts every request, including retries, and compares
 //! the clock of this process with the time in the response.
 //!
-//! It also makes failures distinguishable. A [`WireFault`] tells whether the request was sent. The table service reports
+//! It also distinguishes failures: a [`WireFault`] records whether the request was sent. The table service reports
 //! error codes and the index of a failed batch operation only in the body. Both are copied into headers that the crates read.
 
 use std::collections::HashMap;

@@ -4,10 +4,10 @@
 //! lock, so that no process writes to a file that is no longer the store or keeps outdated values in memory.
 //! SQLite's own locks are not enough, because they are released between transactions.
 //!
-//! The file names the database and the write-ahead log that its holders use, by device and inode. So a process does not open another
-//! file that was put at the path, or create one, while a process still uses the one that was there; it does not read the database
-//! without the newest commits after the log was moved; and it does not take a path whose file is gone for that of a new store. The
-//! process that holds the lock alone names the database, before it shares the lock; who has opened the log names it.
+//! The lock file records the device and inode of the database and of the write-ahead log that its holders use. So a process does not
+//! open or create another file while a process still uses the previous one, does not read a database whose log was moved away, and
+//! does not take a path whose database is gone for a new store. A process records the database while it holds the lock exclusively,
+//! and the log once it has opened it.
 //!
 //! The system releases the lock when a process ends. The lock file is never removed.
 
@@ -27,7 +27,7 @@ use super::private;
 /// Maximum number of attempts to share the lock, with pauses: a process that opens the store holds it alone for a moment.
 const ATTEMPTS_MAX: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(10);
-/// More bytes than the identities of two files have.
+/// Size of the read buffer. Two recorded identities are shorter.
 const RECORD_BYTES_MAX: usize = 128;
 
 /// What to do if the database is missing.
@@ -186,7 +186,7 @@ impl StoreLock {
         }
     }
 
-    /// Returns whether the database at the path, and its log, are those that the holders of the lock use.
+    /// Returns whether the database at the path and its log are the recorded ones.
     fn is_of(&self, store: &Path) -> bool {
         // It has no record: its creator could only read the lock file.
         let Some(recorded) = self.recorded() else { return true };

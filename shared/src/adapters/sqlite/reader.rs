@@ -148,7 +148,7 @@ impl Drop for Reader {
 
 fn serve(slot: &mut Slot, waiting: &Receiver<Job>) {
     while let Ok(job) = waiting.recv() {
-        // Nobody replaces the thread. Unwind safe: the slot has a connection between two reads, or none.
+        // A thread that ends is not replaced. Unwind safe: the slot has a connection between two reads, or none.
         if catch_unwind(AssertUnwindSafe(|| job(slot))).is_err() {
             tracing::error!("A thread that reads the database panicked, and continues");
         }

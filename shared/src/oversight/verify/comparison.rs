@@ -109,7 +109,7 @@ impl Comparison {
         }
     }
 
-    /// Adds a posted transaction, as the entry that it must have. `is_in_a_gap` tells whether that entry may be on an
+    /// Adds a posted transaction, as the entry that it must have. `is_in_a_gap` is true if that entry may be on an
     /// unreadable page.
     pub(super) fn posted(&mut self, entry: &Entry, is_in_a_gap: bool, findings: &mut Findings) {
         self.transactions.add(entry, self.salt);

@@ -49,8 +49,7 @@ impl HeaderBlocks {
     /// Reads the blocks of a header.
     ///
     /// # Errors
-    /// [`ApiError`] with status 400 for a block of which nobody can tell whether it must be understood, and for one that is
-    /// understood, but cannot be read.
+    /// [`ApiError`] with status 400 for a block with an invalid `mustUnderstand`, and for a known block that cannot be read.
     pub fn of(version: Version, header: &Element) -> Result<Self, ApiError> {
         let mut found = Self::default();
         for block in header.elements().filter(|block| is_for_this_service(version, block)) {

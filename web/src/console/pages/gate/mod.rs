@@ -115,15 +115,11 @@ pub async fn live(visitor: Visitor) -> Result<HttpResponse, PageError> {
         let latest = Rc::clone(&latest);
         async move {
             let overview: Overview = visitor.get(NOW).await?;
-            let read = latest.borrow().clone().filter(|gate| gate.epoch >= overview.gate.epoch);
-            let gate = match read {
-                Some(gate) => Some(gate),
-                None => {
-                    let gate = visitor.attempt::<Gate>((Method::GET, GATE), None).await?.ok();
-                    latest.replace(gate.clone());
-                    gate
-                }
-            };
+            let mut gate = latest.borrow().clone().filter(|gate| gate.epoch >= overview.gate.epoch);
+            if gate.is_none() {
+                gate = visitor.attempt::<Gate>((Method::GET, GATE), None).await?.ok();
+                latest.replace(gate.clone());
+            }
             let gate = gate.unwrap_or_else(|| overview.gate.clone());
             Ok(events(&with_gate(overview, gate)))
         }
