@@ -121,5 +121,7 @@ async fn read_lines(request: RequestBuilder, lines: &mut Vec<String>) -> Result<
 
 /// Returns whether the response asks for a retry with the same id.
 fn is_unavailable(answer: &Answer) -> bool {
-    answer.status == 503 && answer.code() == "storage_unavailable" && !answer.header("retry-after").is_empty()
+    answer.status == 503
+        && ["storage_unavailable", "rights_changed"].contains(&answer.code())
+        && !answer.header("retry-after").is_empty()
 }

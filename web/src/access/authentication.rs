@@ -47,6 +47,9 @@ pub const CONSOLE: &str = "/console";
 /// Path of the description of the caller's own key.
 pub const KEY: &str = "/v1/key";
 
+/// Number of attempts of an act whose rights change while it reads.
+const ATTEMPTS_MAX: u32 = 3;
+
 /// Returns whether a path belongs to operators or monitoring, which must work even when partners exhaust their limits.
 pub fn is_of_operators(path: &str) -> bool {
     path.starts_with("/v1/admin/") || path == "/metrics" || is_of_console(path)
@@ -127,6 +130,25 @@ impl<P> Caller<P> {
                 Err(ApiError::new(Code::ApiKeyInvalid, detail))
             }
         }
+    }
+
+    /// Carries out an act under the standing of the caller. If the partner changes before the act writes, confirms the rights and
+    /// begins the act again: a change of another right of the partner does not refuse it.
+    ///
+    /// # Errors
+    /// Those of the act; as [`Self::confirm`]; and [`Code::RightsChanged`] if the partner changes during each attempt.
+    pub async fn under_present_rights<T>(
+        &mut self,
+        request: &HttpRequest,
+        act: impl AsyncFn(&Self) -> Result<T, ApiError>,
+    ) -> Result<T, ApiError> {
+        for _ in 1..ATTEMPTS_MAX {
+            match act(self).await {
+                Err(error) if error.code() == Code::RightsChanged => self.confirm(request).await?,
+                done => return done,
+            }
+        }
+        act(self).await
     }
 
     /// Returns the account if the partner may access it. Otherwise the error is the same as for an unknown account,

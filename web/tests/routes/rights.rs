@@ -293,10 +293,15 @@ async fn an_act_writes_nothing_on_rights_that_change_while_it_uses_the_store() {
     let (keyring, armed) =
         (Arc::<OnceLock<Arc<Keyring>>>::default(), Arc::<Mutex<Option<&'static str>>>::default());
     let (caches, changes_at) = (Arc::clone(&keyring), Arc::clone(&armed));
+    let is_single = Arc::<AtomicBool>::default();
+    let once = Arc::clone(&is_single);
     let bank = TestBank::over(|store| {
         faults::apply(store, move |call| {
             if *changes_at.lock() == Some(call) {
                 caches.get().unwrap().forget(Some(&mill()));
+                if once.load(Ordering::SeqCst) {
+                    *changes_at.lock() = None;
+                }
             }
             Effect::Passes
         });
@@ -343,6 +348,18 @@ async fn an_act_writes_nothing_on_rights_that_change_while_it_uses_the_store() {
     for (call, act) in with_body.chain(others) {
         check(call, act).await;
     }
+
+    // A single change, after which the rights are the same.
+    is_single.store(true, Ordering::SeqCst);
+    *armed.lock() = Some("Ledger::account");
+    let frozen = Act {
+        method: Method::PATCH,
+        path: ACCOUNT.to_owned(),
+        body: r#"{"status":"frozen"}"#.to_owned(),
+        ..deposit()
+    };
+    assert_eq!(case.send(&frozen, whole(&frozen)).await.status, 200);
+    assert_eq!(*armed.lock(), None, "the account was read while the partner changed");
 }
 
 #[actix_web::test]

@@ -67,8 +67,12 @@ pub async fn open(
             return Err(another_state(present.as_ref()));
         }
     }
-    let accounts_service = accounts_service.acting_on(caller.standing());
-    let opening = accounts_service.open(key, terms, caller.grant()).await?;
+    let opening = caller
+        .under_present_rights(&request, async |caller| {
+            let service = accounts_service.acting_on(caller.standing());
+            service.open(caller.within(key)?, terms.clone(), caller.grant()).await.map_err(ApiError::from)
+        })
+        .await?;
     if let (OpenOutcome::Same(account) | OpenOutcome::Different(account), Some(unexpected)) =
         (&opening, EntityTags::of_if_none_match(&request))
         && unexpected.refuse_version(account.version)
@@ -113,8 +117,16 @@ pub async fn change(
     let key = caller.within(key)?;
     let expected = EntityTags::of_if_match(&request);
     let is_expected = |version| expected.as_ref().is_none_or(|expected| expected.list_version(version));
-    let accounts_service = accounts_service.acting_on(caller.standing());
-    match accounts_service.change(key, &change, caller.grant(), is_expected).await? {
+    let changed = caller
+        .under_present_rights(&request, async |caller| {
+            let service = accounts_service.acting_on(caller.standing());
+            service
+                .change(caller.within(key)?, &change, caller.grant(), is_expected)
+                .await
+                .map_err(ApiError::from)
+        })
+        .await?;
+    match changed {
         ChangeOutcome::Done(account) => Ok(respond::tagged_account(HttpResponse::Ok(), account, reply)),
         ChangeOutcome::Unknown => Err(ApiError::account_unknown()),
         ChangeOutcome::AnotherVersion(account) => Err(another_state(Some(&account))),
