@@ -9,9 +9,9 @@ use futures::FutureExt as _;
 use futures::future::{Either, select};
 use postonce_process::background_task::run_every;
 use postonce_process::drain::{Drain, DrainStarter, drain};
-use postonce_process::gatekeeper::Gatekeeper;
 use postonce_process::meter::Meter;
 use postonce_process::metrics::PriceCollector;
+use postonce_process::process_gate::ProcessGate;
 use postonce_process::readiness::{Part, Readiness};
 use postonce_process::upkeep::membership::{find_secret, keep_registered};
 use postonce_process::upkeep::trace_export::TraceExport;
@@ -102,8 +102,8 @@ pub async fn run(
         Hosting::WithWorker => Some(Worker::new(bank, WorkerConfig::from(config), Arc::clone(&meter))),
         Hosting::WebOnly => None,
     };
-    let gatekeeper = worker.as_ref().map_or_else(|| Gatekeeper::of(bank, false), Worker::gatekeeper);
-    let app = app((bank, network, config), (&meter, &gatekeeper), &address, &readiness);
+    let process_gate = worker.as_ref().map_or_else(|| ProcessGate::of(bank, false), Worker::process_gate);
+    let app = app((bank, network, config), (&meter, &process_gate), &address, &readiness);
     let keyring = Arc::clone(&app.keyring);
     let forget_partner = Arc::clone(&app.callee.partners);
     keyring.await_first_key();
@@ -130,7 +130,7 @@ pub async fn run(
         Some(worker) => {
             run_worker(worker, bank, network, (config, address), &draining, on_registered).boxed()
         }
-        None => run_without_worker(bank, network, (&gatekeeper, address), &draining, on_registered).boxed(),
+        None => run_without_worker(bank, network, (&process_gate, address), &draining, on_registered).boxed(),
     };
     bank.prepare_order_numbers();
     let stop = until_drain(stop, bank, &readiness, config.drain_delay);
@@ -148,7 +148,7 @@ pub async fn run(
 /// Creates the application for the configuration. Other processes reach this one at `address`.
 fn app(
     (bank, network, config): (&Bank, &PeerNetwork, &Config),
-    (meter, gatekeeper): (&Arc<Meter>, &Arc<Gatekeeper>),
+    (meter, process_gate): (&Arc<Meter>, &Arc<ProcessGate>),
     address: &Address,
     readiness: &Arc<Readiness>,
 ) -> App {
@@ -158,7 +158,7 @@ fn app(
         scrubber_operations_per_day: config.scrubber_operations_per_day,
     };
     let terms = (terms, address.clone());
-    let app = App::over(bank, network, (meter, Arc::clone(gatekeeper)), terms, Arc::clone(readiness));
+    let app = App::over(bank, network, (meter, Arc::clone(process_gate)), terms, Arc::clone(readiness));
     app.metrics.register(|registry| PriceCollector::register(config, bank, registry));
     let verifier = Verifier { terms: config.signatures.clone(), is_tls: config.tls.is_some() };
     let trusted_proxies = config.trusted_proxies.clone().unwrap_or_default();
@@ -265,14 +265,14 @@ async fn run_worker(
 async fn run_without_worker(
     bank: &Bank,
     network: &PeerNetwork,
-    (gatekeeper, address): (&Gatekeeper, Address),
+    (process_gate, address): (&ProcessGate, Address),
     draining: &Drain,
     on_registered: impl FnOnce(),
 ) {
     futures::join!(
         keep_registered(bank, network, (ProcessKind::Web, address), draining, on_registered),
-        gatekeeper.watch(draining),
-        run_every(gatekeeper, GATE_INTERVAL, &*bank.world, draining),
+        process_gate.watch(draining),
+        run_every(process_gate, GATE_INTERVAL, &*bank.world, draining),
     );
 }
 

@@ -9,9 +9,9 @@ use actix_web::dev::Server;
 use actix_web::http::header::{STRICT_TRANSPORT_SECURITY, X_CONTENT_TYPE_OPTIONS};
 use actix_web::middleware::{DefaultHeaders, from_fn};
 use actix_web::web::Data;
-use postonce_process::gatekeeper::Gatekeeper;
 use postonce_process::http::{Application, ForgetPartner, PeerState, start, track_request};
 use postonce_process::meter::Meter;
+use postonce_process::process_gate::ProcessGate;
 use postonce_process::readiness::Readiness;
 use postonce_shared::access::used_signatures::UsedSignatures;
 use postonce_shared::adapters::http::PeerNetwork;
@@ -108,12 +108,12 @@ pub struct App {
 }
 
 impl App {
-    /// Creates the state for a bank. `network` reaches the other processes, and `gatekeeper` applies the gate in this
+    /// Creates the state for a bank. `network` reaches the other processes, and `process_gate` applies the gate in this
     /// process. The worker of this process, if there is one, reports to `meter`.
     pub fn over(
         bank: &Bank,
         network: &PeerNetwork,
-        (meter, gatekeeper): (&Arc<Meter>, Arc<Gatekeeper>),
+        (meter, process_gate): (&Arc<Meter>, Arc<ProcessGate>),
         (terms, address): (AdminTerms, Address),
         readiness: Arc<Readiness>,
     ) -> Self {
@@ -136,10 +136,10 @@ impl App {
         };
         let ring = PartnerBroadcast::new(network, world(), Some(Arc::clone(&forget)));
         let mut callee =
-            PeerState::of(bank, network, meter, Arc::clone(&gatekeeper), &readiness, address.clone());
+            PeerState::of(bank, network, meter, Arc::clone(&process_gate), &readiness, address.clone());
         callee.partners = forget;
         let callee = Arc::new(callee);
-        let gate = GateService::new(bank, network, gatekeeper, Some(address.clone()));
+        let gate = GateService::new(bank, network, process_gate, Some(address.clone()));
         let overview = OverviewService::new(bank, network, (&callee, address), &gate, &terms);
         Self {
             callee,

@@ -21,7 +21,7 @@ use postonce_shared::store;
 use postonce_shared::telemetry::{self, LogTo};
 use postonce_worker::config::WorkerConfig;
 use postonce_worker::process;
-use postonce_worker::supervisor::supervised::{SUPERVISED, SupervisorSocket};
+use postonce_worker::supervisor::socket::{SUPERVISED, SupervisorSocket};
 use postonce_worker::supervisor::{Program, ScaleRange, Supervisor};
 use postonce_worker::worker::Worker;
 

@@ -44,7 +44,7 @@ pub async fn run(
     let parts = [Part::Ledger, Part::Queue, Part::Rights, Part::ProcessRegistry, Part::Secret];
     let readiness = Readiness::starting(parts, &bank.world);
     let callee =
-        PeerState::of(bank, network, worker.meter(), worker.gatekeeper(), &readiness, address.clone());
+        PeerState::of(bank, network, worker.meter(), worker.process_gate(), &readiness, address.clone());
     let meter = Arc::clone(worker.meter());
     let mut metrics = ProcessMetrics::of(bank, &meter, &readiness);
     PriceCollector::register(config, bank, metrics.of_bank());

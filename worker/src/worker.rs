@@ -7,8 +7,8 @@ use futures::FutureExt as _;
 use futures::future::{Either, join, select};
 use postonce_process::background_task::BackgroundTask;
 use postonce_process::drain::{DRAIN_MAX, Drain};
-use postonce_process::gatekeeper::Gatekeeper;
 use postonce_process::meter::Meter;
+use postonce_process::process_gate::ProcessGate;
 use postonce_process::upkeep::deleted_queues;
 use postonce_shared::bank::Bank;
 use postonce_shared::batches::messages;
@@ -37,21 +37,21 @@ pub struct Worker {
     bank: Bank,
     config: WorkerConfig,
     meter: Arc<Meter>,
-    gatekeeper: Arc<Gatekeeper>,
+    process_gate: Arc<ProcessGate>,
     background_tasks: Vec<Arc<dyn BackgroundTask>>,
 }
 
 impl Worker {
     /// Creates a worker of the bank. Reads nothing yet.
     pub fn new(bank: &Bank, config: WorkerConfig, meter: Arc<Meter>) -> Self {
-        let gatekeeper = Gatekeeper::of(bank, config.held);
+        let process_gate = ProcessGate::of(bank, config.held);
         let background_tasks: Vec<Arc<dyn BackgroundTask>> = vec![
-            gatekeeper.clone(),
+            process_gate.clone(),
             Arc::new(PayloadSweep::new(bank)),
             Arc::new(BatchUpkeep::new(bank)),
             Arc::new(QueueGrowth::new(bank)),
         ];
-        Self { bank: bank.clone(), config, meter, gatekeeper, background_tasks }
+        Self { bank: bank.clone(), config, meter, process_gate, background_tasks }
     }
 
     /// Returns the counters of the worker.
@@ -59,9 +59,9 @@ impl Worker {
         &self.meter
     }
 
-    /// Returns the gatekeeper, which applies the gate in this process.
-    pub fn gatekeeper(&self) -> Arc<Gatekeeper> {
-        Arc::clone(&self.gatekeeper)
+    /// Returns the process_gate, which applies the gate in this process.
+    pub fn process_gate(&self) -> Arc<ProcessGate> {
+        Arc::clone(&self.process_gate)
     }
 
     /// Listens to all queues of the bank until the drain starts. Then work in progress has at most [`DRAIN_MAX`] to finish.
@@ -79,10 +79,10 @@ impl Worker {
             deleted_queues::restore_missing(&self.bank, envelope::queues(before));
         }
         deleted_queues::create(&self.bank, messages::queues(queue_count));
-        let gatekeeper = Arc::clone(&self.gatekeeper);
+        let process_gate = Arc::clone(&self.process_gate);
         let bank = self.bank.clone();
         let listening =
-            join(gatekeeper.watch(drain), join(self.listen(queue_count, drain), self.scrub(drain)));
+            join(process_gate.watch(drain), join(self.listen(queue_count, drain), self.scrub(drain)));
         let late = async {
             drain.started().await;
             bank.world.sleep(DRAIN_MAX).await;
@@ -167,7 +167,7 @@ impl Worker {
         (idle_delays, background_tasks): (IdleDelays, Vec<Arc<dyn BackgroundTask>>),
         drain: &Drain,
     ) -> Listener<H> {
-        let Self { bank, config, meter, gatekeeper, .. } = self;
+        let Self { bank, config, meter, process_gate, .. } = self;
         let WorkerConfig { visibility_timeout, receivers, .. } = *config;
         let world = || Arc::clone(&bank.world);
         let leases = QueueLeases::new(
@@ -183,7 +183,7 @@ impl Worker {
         let context = SessionContext {
             handler: Arc::new(handler),
             queue: Arc::clone(&bank.store.queue),
-            gatekeeper: Arc::clone(gatekeeper),
+            process_gate: Arc::clone(process_gate),
             leases: Arc::new(leases),
             world: world(),
             meter: Arc::clone(meter),

@@ -8,7 +8,7 @@
 //!    claim is left without a payload. The marker then proves that its work is settled.
 //! 4. A payload that is **missing** without a marker was lost. Its transactions are still accepted in the log, but the
 //!    claim does not name them. The message therefore waits until a recovery has found them
-//!    ([`RecoveredUntil`](crate::protocol::recovered::RecoveredUntil)). A payload without a valid seal under a sealed
+//!    ([`RecoveredUntil`](crate::protocol::recovery_horizon::RecoveredUntil)). A payload without a valid seal under a sealed
 //!    claim was replaced, and counts as missing too.
 //!
 //! Only processes that know the secret write and remove payloads, because others cannot seal the payload or the marker.

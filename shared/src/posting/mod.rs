@@ -31,14 +31,14 @@
 pub mod account_cache;
 pub mod account_locks;
 pub mod batch;
+pub mod commit_permits;
 mod fault;
 pub mod group_commit;
 pub mod order_numbers;
 pub mod posted_numbers;
 pub mod posting_latency;
 pub mod queued;
-pub mod singles;
-pub mod traced;
+pub mod spans;
 pub mod waiting;
 pub mod writer;
 

@@ -24,7 +24,7 @@ use crate::posting::account_locks::AccountLocks;
 use crate::posting::order_numbers::OrderNumbers;
 use crate::posting::posted_numbers::PostedNumbers;
 use crate::posting::posting_latency::{PostingLatency, Way};
-use crate::posting::traced::traced_commits;
+use crate::posting::spans::traced_commits;
 use crate::tracer::Tracer;
 
 /// Target of the log lines about decided transactions.

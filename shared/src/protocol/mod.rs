@@ -8,5 +8,5 @@ pub mod accept;
 pub mod dead_letters;
 pub mod enquire;
 pub mod recover;
-pub mod recovered;
+pub mod recovery_horizon;
 pub mod rejections;

@@ -27,7 +27,7 @@ use crate::ports::fault::{EVIDENCE, StoreFault};
 use crate::ports::ledger::{Ledger, Marks, StoredTransaction};
 use crate::ports::queue::{QueueName, WorkQueue};
 use crate::ports::world::World;
-use crate::protocol::recovered::RecoveredUntil;
+use crate::protocol::recovery_horizon::RecoveredUntil;
 
 /// Longest time between accepting and sending in a healthy process. A message sent within it may contain the transaction.
 const SEND_TIME_MAX: Duration = Duration::from_secs(60);

@@ -69,7 +69,7 @@ impl Write for Lines<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::written::Written;
+    use crate::testing::captured_output::Written;
 
     #[test]
     fn a_line_names_its_process() {

@@ -141,7 +141,7 @@ mod tests {
 
     use super::*;
     use crate::adapters::memory::world::TestWorld;
-    use crate::testing::written::Written;
+    use crate::testing::captured_output::Written;
 
     /// Logs through the library like a process, and returns the lines.
     fn logged(format: LogFormat, log: impl FnOnce(&TestWorld)) -> Vec<String> {

@@ -298,7 +298,7 @@ mod tests {
     use std::sync::mpsc::{Receiver, Sender, channel};
 
     use super::*;
-    use crate::testing::written::Written;
+    use crate::testing::captured_output::Written;
 
     /// Accepts lines only after it is opened.
     struct Gated {

@@ -30,7 +30,7 @@ mod tests {
     use tracing_subscriber::layer::SubscriberExt as _;
 
     use super::*;
-    use crate::testing::written::Written;
+    use crate::testing::captured_output::Written;
 
     #[test]
     fn a_panic_is_one_line_of_the_log() {

@@ -13,6 +13,7 @@ use crate::domain::money::OverdraftLimit;
 use crate::domain::time::Timestamp;
 use crate::ports::world::WorldExt as _;
 
+pub mod captured_output;
 pub mod changed_accounts;
 pub mod decorators;
 pub mod faults;
@@ -20,7 +21,6 @@ pub mod pending;
 pub mod prelude;
 pub mod registered;
 pub mod sealed;
-pub mod written;
 
 /// Returns a change of the terms of an account. Panics if it closes an account that is in use.
 pub fn change_of_terms(account: &Account, limit: OverdraftLimit, status: AccountStatus) -> AccountDecision {

@@ -2,7 +2,7 @@
 //! on, nothing is posted until the release.
 //!
 //! Models `shared/src/cluster/gate/permits.rs`, `shared/src/cluster/registration.rs`,
-//! `worker/src/listening/gatekeeper.rs` (reads and acknowledgments), `worker/src/upkeep/heartbeat.rs` (registration,
+//! `worker/src/listening/process_gate.rs` (reads and acknowledgments), `worker/src/upkeep/heartbeat.rs` (registration,
 //! drain, removal) and `web/src/admin/gate.rs` (the operator).
 //!
 //! Assumptions: one process, because the operator waits for each process separately. No permit is kept until other

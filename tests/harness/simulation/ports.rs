@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use postonce_shared::adapters::memory::flaws::Flaw;
 use postonce_shared::domain::decision::Submission;
 use postonce_shared::ports::store_clock::{ClockSkew, StoreClock};
-use postonce_shared::protocol::recovered;
+use postonce_shared::protocol::recovery_horizon;
 use postonce_shared::testing::prelude::*;
 
 use super::azure::ports::over_tables;
@@ -298,7 +298,7 @@ impl SyncStore for StoreConnection {
         if read.is_err() && name == "gate" && self.makes(Mutation::UnreadableGateIsReleased) {
             return Ok(None);
         }
-        if name == recovered::NAME && self.makes(Mutation::MissingPayloadSettled) {
+        if name == recovery_horizon::NAME && self.makes(Mutation::MissingPayloadSettled) {
             let (value, revision) = (i64::MAX.to_string(), Revision::new("unknown"));
             return Ok(Some(Versioned { value, revision }));
         }

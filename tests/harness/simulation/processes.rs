@@ -11,8 +11,8 @@ use futures::FutureExt as _;
 use parking_lot::{Mutex, MutexGuard};
 use postonce_process::background_task::run_every;
 use postonce_process::drain::{Drain, DrainStarter, drain};
-use postonce_process::gatekeeper::Gatekeeper;
 use postonce_process::meter::Meter;
+use postonce_process::process_gate::ProcessGate;
 use postonce_process::upkeep::heartbeat::Heartbeat;
 use postonce_shared::backoff::BATCH_COMMIT;
 use postonce_shared::batches::messages;
@@ -132,7 +132,7 @@ pub struct RunningProcess {
     /// The production code of the process.
     pub bank: Bank,
     /// Applies the gate.
-    pub gatekeeper: Arc<Gatekeeper>,
+    pub process_gate: Arc<ProcessGate>,
     bell: Arc<LocalDoorbell>,
     address: Address,
     starter: Arc<DrainStarter>,
@@ -232,12 +232,12 @@ impl Processes {
                 permits.apply(&permits.begin_read(), &GateRecord { value, ..GateRecord::UNSET });
             }
         };
-        let (gatekeeper, work) = if role == Role::Web {
-            let gatekeeper = Gatekeeper::of(&bank, false);
-            (Arc::clone(&gatekeeper), run_web(gatekeeper, bank.clone(), draining).boxed())
+        let (process_gate, work) = if role == Role::Web {
+            let process_gate = ProcessGate::of(&bank, false);
+            (Arc::clone(&process_gate), run_web(process_gate, bank.clone(), draining).boxed())
         } else {
             let worker = Worker::new(&bank, self.worker_config(), Arc::new(Meter::default()));
-            (worker.gatekeeper(), run_worker(worker, bank.clone(), draining).boxed())
+            (worker.process_gate(), run_worker(worker, bank.clone(), draining).boxed())
         };
         let work = async move {
             futures::join!(work, heartbeat.keep_registered(&ending, on_registered));
@@ -246,7 +246,7 @@ impl Processes {
         bank.world.spawn(work.boxed());
         let starter = Arc::new(ends);
         let process =
-            RunningProcess { id: process_id, registry_id, role, bank, gatekeeper, bell, address, starter };
+            RunningProcess { id: process_id, registry_id, role, bank, process_gate, bell, address, starter };
         drop(self.slots().insert(slot, process));
     }
 
@@ -340,10 +340,10 @@ impl Processes {
 }
 
 /// Runs a process that accepts requests and applies the gate, until it drains.
-async fn run_web(gatekeeper: Arc<Gatekeeper>, bank: Bank, draining: Drain) {
+async fn run_web(process_gate: Arc<ProcessGate>, bank: Bank, draining: Drain) {
     bank.prepare_order_numbers();
-    let poll = run_every(&*gatekeeper, GATE_POLL, &*bank.world, &draining);
-    futures::join!(gatekeeper.watch(&draining), poll);
+    let poll = run_every(&*process_gate, GATE_POLL, &*bank.world, &draining);
+    futures::join!(process_gate.watch(&draining), poll);
     bank.close_order_numbers().await;
 }
 

@@ -278,13 +278,13 @@ impl Workload {
     fn announce_gate(&self, epoch: u64) {
         let network = &self.processes.network;
         for process in self.processes.running() {
-            let gatekeeper = Arc::clone(&process.gatekeeper);
+            let process_gate = Arc::clone(&process.process_gate);
             if network.injects(Fault::RingLost) {
                 continue;
             }
             let auditor = Arc::clone(&network.auditor);
             let announcement = async move {
-                let obeyed = gatekeeper.refresh(epoch).await;
+                let obeyed = process_gate.refresh(epoch).await;
                 auditor.gate_acknowledged(process.id, obeyed);
             };
             self.scheduler().spawn(process.id, announcement.boxed());

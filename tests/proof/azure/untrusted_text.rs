@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use postonce_shared::domain::decision::Submission;
+use postonce_shared::testing::captured_output::Written;
 use postonce_shared::testing::fresh_nonce;
 use postonce_shared::testing::prelude::*;
-use postonce_shared::testing::written::Written;
 use reqwest::Url;
 
 use crate::azure::fixture::{Fixture, account, commit_of, deposit};

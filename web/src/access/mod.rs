@@ -8,7 +8,7 @@ pub mod client_address;
 pub mod console_request;
 pub mod credit;
 pub mod keyring;
-pub mod mandate;
+pub mod management_rights;
 pub mod page_threads;
 pub mod partner_broadcast;
 pub mod partner_service;

@@ -21,7 +21,7 @@ use postonce_shared::ports::world::World;
 
 use crate::access::api_keys::NewKey;
 use crate::access::keyring::Grant;
-use crate::access::mandate::{Bounds, KeyDetails, Mandate};
+use crate::access::management_rights::{Bounds, KeyDetails, ManagementRights};
 use crate::access::partner_broadcast::{PartnerBroadcast, PendingNotification};
 use crate::access::partner_terms::{NewKeyTerms, PartnerChangeError, TermsChange};
 use crate::access::scopes::Scope;
@@ -121,7 +121,7 @@ impl PartnerService {
         Ok(Some(Bounds { caller, keys }))
     }
 
-    /// Sets the terms of a partner within the caller's mandate. A new partner reaches only what the terms name.
+    /// Sets the terms of a partner within the rights of the caller. A new partner reaches only what the terms name.
     ///
     /// # Errors
     /// [`StoreFault`]: the outcome is unknown. It is safe to retry.
@@ -129,17 +129,17 @@ impl PartnerService {
         &self,
         id: &PartnerId,
         terms: &TermsChange,
-        mandate: Mandate<'_>,
+        rights: ManagementRights<'_>,
         is_expected: impl Fn(Option<&Partner>) -> bool,
     ) -> Result<PartnerPutOutcome, StoreFault> {
         let edit = |partner: &mut Partner| {
             if !is_expected(Some(partner)) {
                 return Err(PartnerChangeError::ConcurrentChange);
             }
-            mandate.check_partner(partner)?;
+            rights.check_partner(partner)?;
             let before = partner.clone();
-            terms.apply(partner, mandate.scope())?;
-            mandate.check_terms(Some(&before), partner)
+            terms.apply(partner, rights.scope())?;
+            rights.check_terms(Some(&before), partner)
         };
         loop {
             match self.change(id, edit).await? {
@@ -153,7 +153,7 @@ impl PartnerService {
             let nothing = Reach::Named { users: BTreeSet::new(), accounts: BTreeSet::new() };
             let mut partner = Partner::active(id.clone(), nothing, self.world.now());
             let applied =
-                terms.apply(&mut partner, mandate.scope()).and_then(|()| mandate.check_terms(None, &partner));
+                terms.apply(&mut partner, rights.scope()).and_then(|()| rights.check_terms(None, &partner));
             if let Err(refusal) = applied {
                 return Ok(PartnerPutOutcome::Refused(refusal));
             }
@@ -220,7 +220,7 @@ impl PartnerService {
         saved
     }
 
-    /// Generates a key within the mandate of the caller. The caller must show it, because clear text is not stored.
+    /// Generates a key within the rights of the caller. The caller must show it, because clear text is not stored.
     ///
     /// # Errors
     /// [`StoreFault`]: a key that was never shown may be stored. It counts as active, is listed, and can be revoked.
@@ -228,14 +228,14 @@ impl PartnerService {
         &self,
         id: &PartnerId,
         terms: &NewKeyTerms,
-        mandate: Mandate<'_>,
+        rights: ManagementRights<'_>,
     ) -> Result<(NewKey, PartnerChangeOutcome), StoreFault> {
         let key = NewKey::random();
         let record = key.record(id.clone(), &terms.scopes, &*self.world);
         let record = ApiKeyRecord { expires_at: terms.expires_at, ..record };
         let check = |partner: &Partner| {
-            mandate.check_partner(partner)?;
-            mandate.check_key(partner, terms)?;
+            rights.check_partner(partner)?;
+            rights.check_key(partner, terms)?;
             match partner.keys.len() {
                 active if active >= ACTIVE_KEYS_MAX => Err(PartnerChangeError::TooManyKeys(active)),
                 _ => Ok(()),
@@ -274,7 +274,7 @@ impl PartnerService {
         Ok((key, changed?))
     }
 
-    /// Revokes a key of a partner permanently, within the mandate of the caller. Revoking it again has no effect.
+    /// Revokes a key of a partner permanently, within the rights of the caller. Revoking it again has no effect.
     ///
     /// # Errors
     /// [`StoreFault`]: the key may still be valid. It is safe to retry.
@@ -282,7 +282,7 @@ impl PartnerService {
         &self,
         id: &PartnerId,
         key_id: &str,
-        mandate: Mandate<'_>,
+        rights: ManagementRights<'_>,
     ) -> Result<PartnerChangeOutcome, StoreFault> {
         let record = self.keys.find(key_id).await?;
         if record.is_none_or(|record| record.partner != *id) {
@@ -295,7 +295,7 @@ impl PartnerService {
         }
         // This change makes the key invalid.
         let changed = self.change(id, |partner| {
-            mandate.check_partner(partner)?;
+            rights.check_partner(partner)?;
             partner.keys.retain(|key| key.id != key_id);
             Ok(())
         });

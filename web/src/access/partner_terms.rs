@@ -94,7 +94,7 @@ pub struct TermsChange {
 }
 
 impl TermsChange {
-    /// Applies the change. A suspension records the scope `with`, whose sufficiency [`crate::access::mandate`] checks.
+    /// Applies the change. A suspension records the scope `with`, whose sufficiency [`crate::access::management_rights`] checks.
     ///
     /// # Errors
     /// [`PartnerChangeError::SignatureKeyNeeded`]

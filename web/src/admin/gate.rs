@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::join;
-use postonce_process::gatekeeper::Gatekeeper;
+use postonce_process::process_gate::ProcessGate;
 use postonce_shared::adapters::http::{BroadcastRequest, CallFault, GATE_PATH, GateEpoch, PeerNetwork};
 use postonce_shared::bank::Bank;
 use postonce_shared::cluster::gate::change::{GateAct, GateRecord};
@@ -49,23 +49,23 @@ pub struct NotifiedChange {
 pub struct GateService {
     gate: Gate,
     world: Arc<dyn World>,
-    gatekeeper: Arc<Gatekeeper>,
+    process_gate: Arc<ProcessGate>,
     network: PeerNetwork,
     /// Address of this process; `None` if it does not post.
     address: Option<Address>,
 }
 
 impl GateService {
-    /// Creates the service for a bank. `gatekeeper` applies the gate in this process. Without an `address`, this
+    /// Creates the service for a bank. `process_gate` applies the gate in this process. Without an `address`, this
     /// process does not post and does not acknowledge changes.
     pub fn new(
         bank: &Bank,
         network: &PeerNetwork,
-        gatekeeper: Arc<Gatekeeper>,
+        process_gate: Arc<ProcessGate>,
         address: Option<Address>,
     ) -> Self {
         let gate = Gate::new(&bank.store, &bank.world);
-        Self { gate, world: Arc::clone(&bank.world), gatekeeper, network: network.clone(), address }
+        Self { gate, world: Arc::clone(&bank.world), process_gate, network: network.clone(), address }
     }
 
     /// Returns the current time, for schedules.
@@ -80,14 +80,14 @@ impl GateService {
     pub async fn read(&self) -> Result<GateRecord, StoreFault> {
         let record = self.gate.read_record().await?;
         // A process that ended before it notified the others may have changed the gate. The pings of this process then do.
-        self.gatekeeper.catch_up(record.value.epoch).await;
+        self.process_gate.catch_up(record.value.epoch).await;
         Ok(record)
     }
 
     /// Returns the gate as this process applies it, without a store access. `read` is the record that was read last.
     /// If this process now applies another epoch, the act that changed it is unknown.
     pub fn applied(&self, read: &GateRecord) -> GateRecord {
-        let newer = self.gatekeeper.known().filter(|known| known.epoch != read.value.epoch);
+        let newer = self.process_gate.known().filter(|known| known.epoch != read.value.epoch);
         newer.map_or_else(|| read.clone(), |value| GateRecord { value, ..GateRecord::UNSET })
     }
 
@@ -130,7 +130,7 @@ impl GateService {
         let epoch = order.value.epoch;
         // Listeners that do not receive this notification read the gate after the next ping.
         self.network.bell.note_gate_epoch(epoch);
-        let (others, own) = join(self.notify_others(epoch), self.gatekeeper.refresh(epoch)).await;
+        let (others, own) = join(self.notify_others(epoch), self.process_gate.refresh(epoch)).await;
         let (mut acknowledgments, registry_problem) = match others {
             Ok(acknowledgments) => (acknowledgments, None),
             Err(fault) => (Vec::new(), Some(chain(&fault))),

@@ -7,7 +7,7 @@ use postonce_shared::domain::ids::AccountKey;
 use postonce_shared::domain::partner::{ActiveKey, Partner, Reach, RequestRate, SignatureKey};
 use sha2::{Digest as _, Sha256};
 
-use crate::access::mandate::KeyDetails;
+use crate::access::management_rights::KeyDetails;
 
 /// Converts a partner, with the details of its keys.
 pub fn partner(partner: &Partner, details: &BTreeMap<String, KeyDetails>) -> wire::Partner {

@@ -9,7 +9,7 @@ use postonce_shared::domain::instruction::Instruction;
 use postonce_shared::protocol::accept::{AcceptFault, Acceptance, Accepted, Acceptor};
 
 use crate::access::authentication::Caller;
-use crate::api::noted_payment;
+use crate::api::payment_log;
 use crate::error::ApiError;
 use crate::headers;
 use crate::metrics::Metrics;
@@ -61,7 +61,7 @@ pub async fn submit<P>(
     {
         return Err(refusal);
     }
-    noted_payment::submitted(request, &key, &submitted);
+    payment_log::submitted(request, &key, &submitted);
     metrics.submitted(&submitted);
     let mut acceptance = submitted?;
     if wait.is_some()

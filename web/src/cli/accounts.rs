@@ -14,7 +14,7 @@ use crate::access::view::View;
 use crate::admin::lookup::{self, Wanted};
 use crate::api::account_service::AccountService;
 use crate::api::statement_query::{Order, StatementQuery};
-use crate::api::{life, respond};
+use crate::api::{respond, transaction_history};
 use crate::cli::ids::parse_account;
 use crate::cli::output::{json, table};
 
@@ -221,7 +221,7 @@ pub async fn find(
             if is_certain { "" } else { "; if the number was not recorded yet, search by --message-id" };
         return not_found(&format!("no transaction was found{hint}"));
     }
-    let transactions: Vec<_> = found.into_iter().map(life::of).collect();
+    let transactions: Vec<_> = found.into_iter().map(transaction_history::of).collect();
     if as_json {
         json(&FoundTransactions { transactions }, out)?;
         return Ok(ExitCode::SUCCESS);

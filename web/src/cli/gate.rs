@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, ensure};
 use clap::{Args, Subcommand};
-use postonce_process::gatekeeper::Gatekeeper;
+use postonce_process::process_gate::ProcessGate;
 use postonce_schemas::json::{self as wire, GateChanged, rules};
 use postonce_shared::adapters::http::PeerNetwork;
 use postonce_shared::bank::Bank;
@@ -76,7 +76,7 @@ pub async fn run(
     (bank, network): (&Bank, &PeerNetwork),
     out: &mut (dyn Write + Send),
 ) -> anyhow::Result<ExitCode> {
-    let service = GateService::new(bank, network, Gatekeeper::of(bank, false), None);
+    let service = GateService::new(bank, network, ProcessGate::of(bank, false), None);
     match command {
         GateCommand::Show { json: as_json } => {
             let read = Gate::new(&bank.store, &bank.world).read_record().await;

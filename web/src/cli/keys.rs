@@ -14,7 +14,7 @@ use postonce_shared::ports::api_keys::ApiKeyRecord;
 use postonce_shared::ports::fault::StoreFault;
 
 use crate::access::api_keys::NewKey;
-use crate::access::mandate::Mandate;
+use crate::access::management_rights::ManagementRights;
 use crate::access::partner_service::{PartnerChangeOutcome, PartnerService};
 use crate::access::partner_terms::NewKeyTerms;
 use crate::access::scopes::Scope;
@@ -121,7 +121,7 @@ pub async fn run(
                 bail!("no key has the id {id}; `keys list` shows all ids");
             };
             let on = AuditTarget::one("partner", &record.partner).and("key", &id);
-            let revoked = service.revoke_key(&record.partner, &id, Mandate::Full).await;
+            let revoked = service.revoke_key(&record.partner, &id, ManagementRights::Full).await;
             let revoked = match revoked {
                 // The key of a partner without a record is not valid, but its row is revoked anyway.
                 Ok(PartnerChangeOutcome::Unknown | PartnerChangeOutcome::Refused(_)) => {
@@ -160,7 +160,7 @@ pub async fn add_key(
     partner: &PartnerId,
     terms: &NewKeyTerms,
 ) -> anyhow::Result<NewKey> {
-    let added = service.add_key(partner, terms, Mandate::Full).await;
+    let added = service.add_key(partner, terms, ManagementRights::Full).await;
     let (key, changed) = match added {
         Ok((key, changed)) => (Some(key), Ok(changed)),
         Err(fault) => (None, Err(fault)),

@@ -6,5 +6,5 @@ pub mod limits;
 pub mod observe;
 pub mod repeated_headers;
 pub mod request_ids;
+pub mod span;
 pub mod tls;
-pub mod traced;

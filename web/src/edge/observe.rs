@@ -23,12 +23,12 @@ use crate::access::authentication::is_of_session;
 use crate::access::console_request::{MadeByConsole, ToConsole};
 use crate::access::rates::RetryAfter;
 use crate::access::{acts, audit};
-use crate::api::noted_payment::NotedPayment;
+use crate::api::payment_log::NotedPayment;
 use crate::edge::keyless::close_keyless;
 use crate::edge::large_answers::bound_large_answers;
 use crate::edge::limits::fields;
 use crate::edge::request_ids::RequestIds;
-use crate::edge::traced;
+use crate::edge::span;
 use crate::error::{ApiError, Fault};
 use crate::metrics::Metrics;
 
@@ -65,7 +65,7 @@ pub async fn observe(
     request.extensions_mut().insert(ids.origin());
     let route = request.match_pattern().unwrap_or_default();
     let tracer = Arc::clone(&observer.tracer);
-    let operation = traced::begin(&tracer, (&request, known(request.method()), &route), &ids);
+    let operation = span::begin(&tracer, (&request, known(request.method()), &route), &ids);
     // All log lines about the request carry its ids, and the id of its span if it is recorded.
     let span = tracing::info_span!(
         "request",
@@ -81,7 +81,7 @@ pub async fn observe(
         observed.await?
     };
     if let Some(operation) = operation {
-        traced::end(operation, &response);
+        span::end(operation, &response);
     }
     ids.of_answer().into_iter().for_each(|(name, value)| drop(response.headers_mut().insert(name, value)));
     Ok(response)

@@ -118,7 +118,7 @@ async fn a_change_whose_client_closed_the_connection_is_applied() {
     }
     drop(request);
     let applied = async {
-        while bank.app.callee.gatekeeper.epoch() != 1 {
+        while bank.app.callee.process_gate.epoch() != 1 {
             actix_web::rt::task::yield_now().await;
         }
     };

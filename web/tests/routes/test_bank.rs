@@ -10,8 +10,8 @@ use actix_web::test::{TestRequest, init_service};
 use actix_web::web::Bytes;
 use async_trait::async_trait;
 use futures::future::join_all;
-use postonce_process::gatekeeper::Gatekeeper;
 use postonce_process::meter::Meter;
+use postonce_process::process_gate::ProcessGate;
 use postonce_process::readiness::{Part, Readiness};
 use postonce_shared::adapters::http::PeerNetwork;
 use postonce_shared::messaging::envelope::{Body, Content, Names, queues};
@@ -124,7 +124,7 @@ impl TestBank {
         let terms =
             AdminTerms { scaling: policy(), prices: Prices::default(), scrubber_operations_per_day: 10_000 };
         let terms = (terms, address());
-        let app = App::over(&bank, &network, (&meter, Gatekeeper::of(&bank, false)), terms, readiness);
+        let app = App::over(&bank, &network, (&meter, ProcessGate::of(&bank, false)), terms, readiness);
         let (letters, poster) = (Arc::clone(&bank.dead_letters), Arc::clone(&bank.poster));
         let completions = Arc::clone(&bank.completions);
         let key = NewKey::random();

@@ -145,15 +145,15 @@ impl<H: Handler> Listener<H> {
     }
 
     async fn next_event(&self, state: &mut ListenerState) -> Event {
-        let SessionContext { world, gatekeeper, drain, .. } = &*self.context;
-        let until = self.next_time(state, gatekeeper.is_open()).saturating_sub(self.now());
+        let SessionContext { world, process_gate, drain, .. } = &*self.context;
+        let until = self.next_time(state, process_gate.is_open()).saturating_sub(self.now());
         let job = async {
             match state.jobs.next().await {
                 Some(event) => event,
                 None => pending().await,
             }
         };
-        let released = gatekeeper.released(&mut state.releases);
+        let released = process_gate.released(&mut state.releases);
         futures::select_biased! {
             () = drain.started().fuse() => Event::Drained,
             () = released.fuse() => Event::Released,
@@ -181,7 +181,7 @@ impl<H: Handler> Listener<H> {
             self.context.world.spawn(async move { task.run().await }.boxed());
         }
         let has_missed_ping = state.safety_poll.has_missed_ping(now, &*self.doorbell);
-        if !self.context.gatekeeper.is_open() {
+        if !self.context.process_gate.is_open() {
             return;
         }
         if has_missed_ping {
@@ -250,7 +250,7 @@ impl<H: Handler> Listener<H> {
 
     /// Starts a session unless one is running.
     fn start(&self, queue: &QueueName, reason: PollReason, state: &mut ListenerState) {
-        if state.sessions.contains_key(queue) || !self.context.gatekeeper.is_open() {
+        if state.sessions.contains_key(queue) || !self.context.process_gate.is_open() {
             return;
         }
         let rings = state.rings.entry(queue.clone()).or_default().subscribe();

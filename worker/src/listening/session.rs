@@ -10,8 +10,8 @@ use futures::future::{BoxFuture, Either, join_all, pending, select};
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt as _, StreamExt as _};
 use postonce_process::drain::Drain;
-use postonce_process::gatekeeper::Gatekeeper;
 use postonce_process::meter::{Counted, ListenerGauge, Meter};
+use postonce_process::process_gate::ProcessGate;
 use postonce_shared::backoff::RECEIVE;
 use postonce_shared::cluster::gate::permits::WorkInProgress;
 use postonce_shared::domain::time::Timestamp;
@@ -45,7 +45,7 @@ pub struct SessionContext<H> {
     /// Store of the queues.
     pub queue: Arc<dyn WorkQueue>,
     /// Decides whether messages may be received.
-    pub gatekeeper: Arc<Gatekeeper>,
+    pub process_gate: Arc<ProcessGate>,
     /// Assigns the queues to workers.
     pub leases: Arc<QueueLeases>,
     /// Clock and random numbers.
@@ -260,7 +260,7 @@ impl<H: Handler> Session<H> {
 
     /// Receives once, after `delay`, and handles the messages.
     async fn cycle(&self, delay: Duration) -> Cycle<H::Done> {
-        let SessionContext { handler, queue, gatekeeper, world, meter, visibility_timeout, drain, .. } =
+        let SessionContext { handler, queue, process_gate, world, meter, visibility_timeout, drain, .. } =
             &*self.context;
         if !delay.is_zero() {
             select(std::pin::pin!(drain.started()), world.sleep(delay)).await;
@@ -276,9 +276,9 @@ impl<H: Handler> Session<H> {
             return Cycle::Nothing { rings_seen: 0 };
         }
         let rings_seen = self.ring_count();
-        let Some(permit) = gatekeeper.enter() else { return Cycle::Nothing { rings_seen } };
+        let Some(permit) = process_gate.enter() else { return Cycle::Nothing { rings_seen } };
         let received = queue.receive(&self.name, H::MESSAGES_AT_ONCE, *visibility_timeout).await;
-        let working = gatekeeper.begin_work();
+        let working = process_gate.begin_work();
         drop(permit);
         let messages = match received {
             Ok(messages) if messages.is_empty() => {

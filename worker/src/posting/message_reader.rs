@@ -17,7 +17,7 @@ use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::queue::Message;
 use postonce_shared::ports::world::World;
 use postonce_shared::protocol::accept::Admission;
-use postonce_shared::protocol::recovered::RecoveredUntil;
+use postonce_shared::protocol::recovery_horizon::RecoveredUntil;
 use tracing::{info, warn};
 
 use crate::listening::delivery::NoWork;

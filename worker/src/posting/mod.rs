@@ -6,4 +6,4 @@ pub mod lookup;
 pub mod message_reader;
 pub mod posting_handler;
 pub mod settle;
-mod traced;
+mod spans;

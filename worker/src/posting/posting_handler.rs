@@ -29,8 +29,8 @@ use postonce_shared::ports::fault::{StoreFault, chain};
 use postonce_shared::ports::ledger::Ledger;
 use postonce_shared::ports::queue::{Message, QueueName};
 use postonce_shared::posting::PostFault;
+use postonce_shared::posting::commit_permits::Singles;
 use postonce_shared::posting::queued::{Poster, Settled};
-use postonce_shared::posting::singles::Singles;
 use postonce_shared::tracer::Tracer;
 use tracing::{info, warn};
 
@@ -44,7 +44,7 @@ use crate::posting::disposition::{Disposition, Treatment, choose, treat};
 use crate::posting::lookup::look_up;
 use crate::posting::message_reader::MessageReader;
 use crate::posting::settle::Settlement;
-use crate::posting::traced::Processing;
+use crate::posting::spans::Processing;
 
 /// Number of accounts of one receive that are posted concurrently.
 const ACCOUNTS_AT_ONCE: usize = 128;

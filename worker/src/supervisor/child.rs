@@ -21,7 +21,7 @@ use tokio::process::Command;
 use tokio::sync::{mpsc, oneshot};
 
 use super::Program;
-use crate::supervisor::supervised::SUPERVISED;
+use crate::supervisor::socket::SUPERVISED;
 
 /// Sent to make a worker read its files with secrets again. The worker ignores the content.
 const RELOAD: &[u8] = b"\n";

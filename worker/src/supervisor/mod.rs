@@ -9,7 +9,7 @@
 mod child;
 mod demand_schedule;
 mod range;
-pub mod supervised;
+pub mod socket;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

@@ -24,7 +24,7 @@ async fn a_process_with_a_wrong_clock_performs_no_scheduled_release_and_asks_rar
     let process = fixture.process(NEVER, 8);
     fixture.send(0, "waits").await;
     fixture.pass(5 * MINUTE).await;
-    assert_eq!((process.handler.handled_count(), process.gatekeeper.epoch()), (0, 1));
+    assert_eq!((process.handler.handled_count(), process.process_gate.epoch()), (0, 1));
     let before = fixture.operations();
     fixture.pass(10 * MINUTE).await;
     let asked = fixture.operations() - before;
@@ -32,5 +32,5 @@ async fn a_process_with_a_wrong_clock_performs_no_scheduled_release_and_asks_rar
     // The clock was corrected.
     set_skew(0, 999);
     fixture.pass(2 * MINUTE).await;
-    assert_eq!((process.handler.handled_count(), process.gatekeeper.epoch()), (1, 2));
+    assert_eq!((process.handler.handled_count(), process.process_gate.epoch()), (1, 2));
 }

@@ -10,8 +10,8 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use postonce_process::background_task::BackgroundTask;
 use postonce_process::drain::{Drain, DrainStarter, drain};
-use postonce_process::gatekeeper::Gatekeeper;
 use postonce_process::meter::Meter;
+use postonce_process::process_gate::ProcessGate;
 use postonce_shared::cluster::gate::permits::GatePermits;
 use postonce_shared::testing::prelude::*;
 use postonce_shared::testing::registered::listed_permits;
@@ -118,7 +118,7 @@ pub struct Process {
     pub handler: Arc<RecordingHandler>,
     pub bell: Arc<LocalDoorbell>,
     pub permits: Arc<GatePermits>,
-    pub gatekeeper: Arc<Gatekeeper>,
+    pub process_gate: Arc<ProcessGate>,
     pub meter: Arc<Meter>,
     pub leases: Arc<QueueLeases>,
     pub starter: DrainStarter,
@@ -186,8 +186,8 @@ impl Fixture {
         let (starter, drain) = drain();
         let (handler, meter) = (RecordingHandler::of(&self.store), Arc::new(Meter::default()));
         let permits = listed_permits(&world);
-        let gatekeeper =
-            Arc::new(Gatekeeper::new(self.gate(), Arc::clone(&permits), Arc::clone(&world), false));
+        let process_gate =
+            Arc::new(ProcessGate::new(self.gate(), Arc::clone(&permits), Arc::clone(&world), false));
         let queues = (0..QUEUES).map(queue).collect();
         let (me, sync) = (world.uuid(), Arc::clone(&self.store.sync));
         let leases =
@@ -197,7 +197,7 @@ impl Fixture {
         let context = SessionContext {
             handler: Arc::clone(&handler),
             queue: Arc::clone(&self.store.queue),
-            gatekeeper: Arc::clone(&gatekeeper),
+            process_gate: Arc::clone(&process_gate),
             leases: Arc::clone(&leases),
             world,
             meter: Arc::clone(&meter),
@@ -205,13 +205,13 @@ impl Fixture {
             receivers: Bounds { floor: NonZeroUsize::MIN, ceiling },
             drain: drain.clone(),
         };
-        let background_tasks: Vec<Arc<dyn BackgroundTask>> = vec![gatekeeper.clone()];
+        let background_tasks: Vec<Arc<dyn BackgroundTask>> = vec![process_gate.clone()];
         let listener = Listener { context: Arc::new(context), doorbell, idle_delays, background_tasks };
-        let (watching, until) = (Arc::clone(&gatekeeper), drain.clone());
+        let (watching, until) = (Arc::clone(&process_gate), drain.clone());
         let task = tokio::spawn(async move {
             futures::join!(watching.watch(&until), listener.run());
         });
-        Process { handler, bell, permits, gatekeeper, meter, leases, starter, drain, task }
+        Process { handler, bell, permits, process_gate, meter, leases, starter, drain, task }
     }
 
     pub async fn send(&self, partition: u16, body: &str) {

@@ -231,7 +231,7 @@ async fn a_hold_stops_receiving_and_a_release_starts_all_processes_at_once() {
     assert!(processes.iter().all(|process| process.meter.received.get() == 0));
     let released = fixture.release().await;
     let [one, two] = &processes;
-    let epochs = futures::join!(one.gatekeeper.refresh(released), two.gatekeeper.refresh(released));
+    let epochs = futures::join!(one.process_gate.refresh(released), two.process_gate.refresh(released));
     assert_eq!(epochs, (released, released));
     settle().await;
     assert!(processes.iter().all(|process| process.meter.received.get() > 0), "no time has passed");
@@ -263,7 +263,7 @@ async fn a_release_also_starts_processes_that_left_their_queues_to_others() {
     );
 
     let held = fixture.hold().await;
-    futures::join!(busy.gatekeeper.refresh(held), idle.gatekeeper.refresh(held));
+    futures::join!(busy.process_gate.refresh(held), idle.process_gate.refresh(held));
     for process in [&busy, &idle] {
         process.block();
     }
@@ -273,7 +273,7 @@ async fn a_release_also_starts_processes_that_left_their_queues_to_others() {
     settle().await;
     let before = busy.meter.received.get();
     let released = fixture.release().await;
-    futures::join!(busy.gatekeeper.refresh(released), idle.gatekeeper.refresh(released));
+    futures::join!(busy.process_gate.refresh(released), idle.process_gate.refresh(released));
     settle().await;
     assert!(busy.meter.received.get() > before && idle.meter.received.get() > 0, "no time has passed");
 }
@@ -287,7 +287,7 @@ async fn a_hold_is_acknowledged_and_work_in_progress_is_finished() {
     fixture.deliver(&process, 0, "in progress").await;
     settle().await;
     let held = fixture.hold().await;
-    assert_eq!(process.gatekeeper.refresh(held).await, held);
+    assert_eq!(process.process_gate.refresh(held).await, held);
     fixture.deliver(&process, 0, "too late").await;
     process.handler.allowed.add_permits(9);
     fixture.pass(MINUTE).await;
@@ -297,7 +297,7 @@ async fn a_hold_is_acknowledged_and_work_in_progress_is_finished() {
     let polling = fixture.process(MINUTE, 8);
     fixture.hold().await;
     fixture.pass(3 * MINUTE).await;
-    assert!(!polling.gatekeeper.is_open(), "the poll notices a hold as well");
+    assert!(!polling.process_gate.is_open(), "the poll notices a hold as well");
 }
 
 #[tokio::test]
@@ -315,10 +315,10 @@ async fn a_process_that_returns_to_the_registry_begins_at_once_unless_the_gate_i
         let epoch = if is_held { fixture.hold().await } else { 0 };
         process.permits.register(&entry, Duration::MAX);
         settle().await;
-        assert_eq!((process.handler.handled_count(), process.gatekeeper.epoch()), (1, epoch));
+        assert_eq!((process.handler.handled_count(), process.process_gate.epoch()), (1, epoch));
     }
     let released = fixture.release().await;
-    process.gatekeeper.refresh(released).await;
+    process.process_gate.refresh(released).await;
     settle().await;
     assert_eq!(process.handler.handled_count(), 2);
 }
@@ -330,16 +330,16 @@ async fn an_unreadable_gate_counts_as_held_and_a_scheduled_release_is_on_time() 
     let process = fixture.process(NEVER, 8);
     fixture.send(0, "waits").await;
     fixture.pass(MINUTE).await;
-    assert_eq!((process.handler.handled_count(), process.gatekeeper.is_open()), (0, false));
+    assert_eq!((process.handler.handled_count(), process.process_gate.is_open()), (0, false));
 
     let release_at = fixture.world.now().after(MINUTE);
     let row = format!(r#"{{"v":1,"state":"held","epoch":7,"release_at":{}}}"#, release_at.unix_ms());
     let revision = fixture.store.sync.get("gate").await.unwrap().unwrap().revision;
     let _ = fixture.store.sync.swap("gate", Some(&revision), &row).await.unwrap();
     fixture.pass(MINUTE - Duration::from_secs(1)).await;
-    assert_eq!((process.handler.handled_count(), process.gatekeeper.epoch()), (0, 7));
+    assert_eq!((process.handler.handled_count(), process.process_gate.epoch()), (0, 7));
     fixture.pass(Duration::from_secs(2)).await;
-    assert_eq!((process.handler.handled_count(), process.gatekeeper.epoch()), (1, 8));
+    assert_eq!((process.handler.handled_count(), process.process_gate.epoch()), (1, 8));
 }
 
 #[tokio::test]
@@ -420,11 +420,11 @@ async fn a_release_right_after_a_hold_starts_the_listener() {
     let process = fixture.process(NEVER, 8);
     fixture.pass(MINUTE).await;
     let held = fixture.hold().await;
-    assert_eq!(process.gatekeeper.refresh(held).await, held);
+    assert_eq!(process.process_gate.refresh(held).await, held);
     fixture.send(0, "rung for while it was held").await;
     let released = fixture.release().await;
     // The listener has not run in between.
-    assert_eq!(process.gatekeeper.refresh(released).await, released);
+    assert_eq!(process.process_gate.refresh(released).await, released);
     settle().await;
     assert_eq!(process.handler.handled_count(), 1);
 }

@@ -131,8 +131,8 @@ async fn a_held_process_does_not_poll_when_a_ping_is_missed() {
         .await
         .unwrap()
         .value;
-    pinged.process.gatekeeper.catch_up(held.epoch).await;
-    assert!(!pinged.process.gatekeeper.is_open());
+    pinged.process.process_gate.catch_up(held.epoch).await;
+    assert!(!pinged.process.process_gate.is_open());
     pinged.send_to_all_queues().await;
     pinged.fixture.pass(10 * MINUTE).await;
     assert_eq!(pinged.process.handler.handled_count(), 0);
@@ -145,9 +145,9 @@ async fn a_held_process_does_not_poll_when_a_ping_is_missed() {
         .unwrap()
         .value;
     let before = pinged.fixture.operations();
-    pinged.process.gatekeeper.catch_up(held.epoch).await;
+    pinged.process.process_gate.catch_up(held.epoch).await;
     assert_eq!(pinged.fixture.operations(), before, "a known epoch causes no read");
-    pinged.process.gatekeeper.catch_up(released.epoch).await;
+    pinged.process.process_gate.catch_up(released.epoch).await;
     pinged.fixture.pass(Duration::from_secs(1)).await;
     assert_eq!(pinged.process.handler.handled_count(), usize::from(QUEUES));
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use postonce_shared::ports::archive::{Archive, Damaged, Readable, UserRange};
 use postonce_shared::protocol::recover::{Recovered, RecoveryScope};
-use postonce_shared::protocol::recovered::RecoveredUntil;
+use postonce_shared::protocol::recovery_horizon::RecoveredUntil;
 use postonce_shared::testing::prelude::*;
 
 use crate::protocol::fixture::{Fixture, deposit, key, queue, submit};

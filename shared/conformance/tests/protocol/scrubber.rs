@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use postonce_shared::domain::decision::Submission;
 use postonce_shared::oversight::scrubber::{Scrubber, ScrubberReport, ScrubberStatus, ScrubberTerms, report};
 use postonce_shared::ports::archive::{Archive, Damaged, Readable, RowContent, StoredRow, UserRange};
-use postonce_shared::protocol::recovered::RecoveredUntil;
+use postonce_shared::protocol::recovery_horizon::RecoveredUntil;
 use postonce_shared::testing::fresh_nonce;
 use postonce_shared::testing::prelude::*;
 

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use postonce_shared::adapters::sqlite::backup::{Progress, take};
 use postonce_shared::adapters::sqlite::restore::{Intent, Restoration, RestoreOptions};
+use postonce_shared::testing::captured_output::Written;
 use postonce_shared::testing::prelude::*;
-use postonce_shared::testing::written::Written;
 use rusqlite::Connection;
 
 use super::backup::KEEP;

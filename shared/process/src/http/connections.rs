@@ -45,8 +45,8 @@ use postonce_shared::config::TrustedProxies;
 use postonce_shared::ports::world::World;
 
 use super::connection_counts::Counts;
+use super::in_progress::{InTurn, StreamCounts, Totals};
 use super::incomplete_head::IncompleteHead;
-use super::under_way::{InTurn, StreamCounts, Totals};
 
 /// Time between two checks of all connections.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 
-use super::under_way::Totals;
+use super::in_progress::Totals;
 
 /// The incomplete head of one connection.
 #[derive(Debug, Default)]

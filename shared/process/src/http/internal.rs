@@ -38,9 +38,9 @@ async fn ring(body: SignedBody, callee: Data<PeerState>) -> Result<HttpResponse,
     queues.iter().for_each(|queue| callee.bell.ring(queue));
     if let Some(ping) = ping {
         callee.pings.record_ping(ping.from);
-        let gatekeeper = Arc::clone(&callee.gatekeeper);
+        let process_gate = Arc::clone(&callee.process_gate);
         // The sender does not wait for the store.
-        callee.world.spawn(async move { gatekeeper.catch_up(ping.gate_epoch).await }.boxed());
+        callee.world.spawn(async move { process_gate.catch_up(ping.gate_epoch).await }.boxed());
     }
     Ok(HttpResponse::NoContent().finish())
 }
@@ -75,7 +75,7 @@ async fn contention(body: SignedBody, callee: Data<PeerState>) -> Result<HttpRes
 async fn gate(body: SignedBody, callee: Data<PeerState>) -> Result<HttpResponse, PeerRefusal> {
     let notified: GateEpoch =
         serde_json::from_slice(body.bytes()).map_err(|error| PeerRefusal::unreadable(&error))?;
-    let epoch = callee.gatekeeper.refresh(notified.epoch).await;
+    let epoch = callee.process_gate.refresh(notified.epoch).await;
     Ok(HttpResponse::Ok().json(GateEpoch { epoch }))
 }
 

@@ -8,6 +8,7 @@ mod answers;
 mod client_socket;
 mod connection_counts;
 mod connections;
+mod in_progress;
 mod incomplete_head;
 mod internal;
 mod metrics_format;
@@ -17,7 +18,6 @@ mod server;
 mod signed;
 mod status;
 mod transport;
-mod under_way;
 
 pub use answers::{PIECE_BYTES, track_request};
 pub use connections::note_known;
@@ -45,8 +45,8 @@ use postonce_shared::ports::process_registry::{Address, ProcessId};
 use postonce_shared::ports::world::World;
 use postonce_shared::posting::waiting::{ImmediatePoster, ServedCounts};
 
-use crate::gatekeeper::Gatekeeper;
 use crate::meter::Meter;
+use crate::process_gate::ProcessGate;
 use crate::readiness::Readiness;
 
 /// Removes a partner from the cache, or all partners if called with `None`.
@@ -84,7 +84,7 @@ pub struct PeerState {
     /// Counters of the worker.
     pub meter: Arc<Meter>,
     /// Applies the gate.
-    pub gatekeeper: Arc<Gatekeeper>,
+    pub process_gate: Arc<ProcessGate>,
     /// Posts requests immediately, except on contended accounts.
     pub immediate: Arc<ImmediatePoster>,
     /// Counts of requests by the way in which they were served.
@@ -107,7 +107,7 @@ impl PeerState {
         bank: &Bank,
         network: &PeerNetwork,
         meter: &Arc<Meter>,
-        gatekeeper: Arc<Gatekeeper>,
+        process_gate: Arc<ProcessGate>,
         readiness: &Arc<Readiness>,
         address: Address,
     ) -> Self {
@@ -121,7 +121,7 @@ impl PeerState {
             pings: Arc::clone(&network.bell),
             completions: Arc::clone(&bank.completions),
             meter: Arc::clone(meter),
-            gatekeeper,
+            process_gate,
             immediate: Arc::clone(&bank.immediate),
             served: Arc::clone(bank.acceptor.served()),
             unverified: Places::new(ADDRESS_UNVERIFIED_MAX, UNVERIFIED_MAX),

@@ -197,7 +197,7 @@ impl Status {
             storage_operations: operations.collect(),
             version: build::VERSION.to_owned(),
             commit: build::COMMIT.to_owned(),
-            gate: callee.gatekeeper.known().map(AppliedGate::of),
+            gate: callee.process_gate.known().map(AppliedGate::of),
             dead_letters_open: callee.meter.scrubber.open_letters().map(|letters| letters.count),
             not_ready: missing.iter().map(|missing| missing.part.code().to_owned()).collect(),
             activity: steps.as_ref().map(ActivitySteps::of),

@@ -1,6 +1,6 @@
 use postonce_shared::adapters::memory::world::TestWorld;
 use postonce_shared::ports::fault::Cause;
-use postonce_shared::testing::written::Written;
+use postonce_shared::testing::captured_output::Written;
 
 use super::*;
 

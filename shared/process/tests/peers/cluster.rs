@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix_web::dev::ServerHandle;
-use postonce_process::gatekeeper::Gatekeeper;
 use postonce_process::http::{PeerState, WorkerApp, serve};
 use postonce_process::metrics::ProcessMetrics;
+use postonce_process::process_gate::ProcessGate;
 use postonce_process::readiness::{Part, Readiness};
 use postonce_shared::access::partner_grants::PartnerGrants;
 use postonce_shared::adapters::http::PeerNetwork;
@@ -76,9 +76,9 @@ impl Cluster {
         let readiness = Readiness::starting([Part::ProcessRegistry], &bank.world);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = Address::parse(&listener.local_addr().unwrap().to_string()).unwrap();
-        let gatekeeper = Gatekeeper::of(&bank, false);
+        let process_gate = ProcessGate::of(&bank, false);
         let meter = Arc::default();
-        let callee = PeerState::of(&bank, &network, &meter, gatekeeper, &readiness, address.clone());
+        let callee = PeerState::of(&bank, &network, &meter, process_gate, &readiness, address.clone());
         let metrics = ProcessMetrics::of(&bank, &meter, &readiness);
         let app = WorkerApp { callee: callee.clone(), metrics };
         let server = serve(app, listener).unwrap();

@@ -358,7 +358,7 @@ async fn an_account_on_which_a_worker_cannot_commit_is_left_to_it() {
     let instruction = Instruction { kind: TransactionKind::Deposit, amount, details: Details::default() };
     let (accepted_at, origin) = (cluster.world.now(), Origin::default());
     let new = Submission { key: key.clone(), instruction, accepted_at, batch_line: None, origin };
-    assert_eq!(web.callee.gatekeeper.refresh(1).await, 0, "the gate was never changed");
+    assert_eq!(web.callee.process_gate.refresh(1).await, 0, "the gate was never changed");
     // The account does not exist, so that nothing is posted.
     assert_eq!(web.callee.immediate.post(new.clone(), Standing::ALWAYS).await, Err(QueueReason::Fault));
     cluster.network().contention.send(key.account);

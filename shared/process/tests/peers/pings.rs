@@ -156,7 +156,7 @@ async fn pings_carry_the_epoch_of_the_gate() {
     let cluster = Cluster::new();
     let gate = || Gate::new(&cluster.ports, &cluster.world);
     let worker = cluster.process();
-    let gatekeeper = Arc::clone(&worker.callee.gatekeeper);
+    let process_gate = Arc::clone(&worker.callee.process_gate);
     cluster.register(worker.callee.id, &worker.address).await;
     let web = cluster.web().await;
     let _pinging = web.keep_pinging();
@@ -164,9 +164,9 @@ async fn pings_carry_the_epoch_of_the_gate() {
     let held = gate().set(GateState::Held { release_at: None }, &GateAct::by("a test")).await.unwrap().value;
     let before = cluster.operations();
     cluster.pass(2 * MINUTE).await;
-    assert_eq!((cluster.operations(), gatekeeper.epoch()), (before, 0), "nobody knows the new epoch");
+    assert_eq!((cluster.operations(), process_gate.epoch()), (before, 0), "nobody knows the new epoch");
     web.callee.pings.note_gate_epoch(held.epoch);
-    cluster.pass_until("the epoch arrives", 2 * MINUTE, || gatekeeper.epoch() == held.epoch).await;
+    cluster.pass_until("the epoch arrives", 2 * MINUTE, || process_gate.epoch() == held.epoch).await;
     cluster.pass(3 * MINUTE).await;
     assert_eq!(cluster.operations(), before + 1, "the gate is read once");
 }

@@ -12,7 +12,7 @@ use crate::oversight::scrubber::STATE_VALUE as SCRUBBER;
 use crate::ports::fault::StoreFault;
 use crate::ports::sync_store::{Swapped, SyncStore};
 use crate::posting::order_numbers::REGISTER;
-use crate::protocol::recovered;
+use crate::protocol::recovery_horizon;
 
 /// Name of the value with the position of a copy, in its target.
 pub const PROGRESS: &str = "copy";
@@ -24,7 +24,7 @@ pub const COPIED_VALUES: [&str; 3] = [SECRET_VALUE, gate::NAME, REGISTER];
 /// copied with the audit trail. Values with the prefix `leases-` are not copied either.
 pub const SKIPPED_VALUES: [&str; 9] = [
     AUDIT_HEAD,
-    recovered::NAME,
+    recovery_horizon::NAME,
     SCRUBBER,
     PROGRESS,
     "backup",

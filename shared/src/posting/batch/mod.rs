@@ -25,7 +25,7 @@ use crate::domain::batch::{BatchKey, Item, ItemResult};
 use crate::domain::ids::{AccountKey, TransactionKey};
 use crate::domain::time::Timestamp;
 use crate::ports::ledger::JointSteps;
-use crate::posting::singles::Singles;
+use crate::posting::commit_permits::Singles;
 
 /// Number of commits with taken keys after which all keys are read, because the store may name only one of them.
 const TAKEN_MAX: u32 = 1;

@@ -4,7 +4,7 @@
 
 use parking_lot::Mutex;
 
-use crate::posting::singles::COMMITS_MAX;
+use crate::posting::commit_permits::COMMITS_MAX;
 
 /// The number of concurrent commits of a chunk, adapted by all chunks of a process together.
 #[derive(Debug)]

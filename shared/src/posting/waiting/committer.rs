@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::avoided::AvoidedAccounts;
+use super::contended_accounts::ContendedAccounts;
 use super::open_work::OpenWork;
 use super::{Attempted, QueueReason, Request};
 use crate::cluster::registration::Registration;
@@ -24,7 +24,7 @@ pub(super) struct Committer {
     pub(super) registration: Arc<Registration>,
     /// The work that this process put on the queue.
     pub(super) open_work: Arc<OpenWork>,
-    pub(super) avoided: AvoidedAccounts,
+    pub(super) avoided: ContendedAccounts,
 }
 
 /// The unanswered requests of a group in order, each with its position in the group.

@@ -15,19 +15,19 @@
 //! Otherwise, and after a fault, the caller puts the request on the queue. It may do so even if the commit may still
 //! happen, because then one of the two inserts finds the key taken.
 
-mod avoided;
 mod committer;
+mod contended_accounts;
 mod open_work;
-mod served;
+mod route;
 
 use std::sync::Arc;
 
 use futures::FutureExt as _;
 
-use self::avoided::AvoidedAccounts;
 use self::committer::Committer;
+use self::contended_accounts::ContendedAccounts;
 pub use self::open_work::OpenWork;
-pub use self::served::{QueueReason, Route, ServedCounts};
+pub use self::route::{QueueReason, Route, ServedCounts};
 use crate::access::partner_cache::Standing;
 use crate::cluster::registration::Registration;
 use crate::domain::decision::Submission;
@@ -69,7 +69,7 @@ impl ImmediatePoster {
         // happen after this process has confirmed that it holds the gate.
         let may_be_dropped = writer.ledger.writes_in_order();
         let committer =
-            Arc::new(Committer { writer, registration, open_work, avoided: AvoidedAccounts::default() });
+            Arc::new(Committer { writer, registration, open_work, avoided: ContendedAccounts::default() });
         let shared = Arc::clone(&committer);
         let flush: Flush<AccountKey, Request, Attempted> = Arc::new(move |account, group| {
             let committer = Arc::clone(&shared);

@@ -20,7 +20,7 @@ use crate::ports::queue::QueueName;
 use crate::ports::spans::SpanKind;
 use crate::ports::world::{World, WorldExt as _};
 use crate::posting::group_commit::{Flush, GroupCommit};
-use crate::posting::traced::{end_write, error_of};
+use crate::posting::spans::{end_write, error_of};
 use crate::tracer::Tracer;
 
 /// A group contains transactions of one queue, and of one account only if the ledger cannot group several accounts.

@@ -23,7 +23,7 @@ mod direct;
 mod inserts;
 mod pending_inserts;
 mod sends;
-mod unsent;
+mod unsent_work;
 mod waiting;
 
 use std::num::NonZeroUsize;
@@ -40,7 +40,7 @@ pub use self::direct::{Admission, OrderRefusal};
 use self::inserts::{Inserts, inserts};
 use self::pending_inserts::{PendingInsert, PendingInserts};
 use self::sends::{ConfirmedSends, Sender, send_groups};
-use self::unsent::{Sends, Unconfirmed, UnsentWork};
+use self::unsent_work::{Sends, Unconfirmed, UnsentWork};
 use crate::access::partner_cache::{Rights, Standing};
 use crate::cluster::completions::Completions;
 use crate::domain::decision::Submission;
@@ -60,8 +60,8 @@ use crate::ports::ledger::{AcceptOutcome, Ledger, StoredTransaction};
 use crate::ports::queue::QueueName;
 use crate::ports::world::World;
 use crate::posting::account_cache::AccountCache;
+use crate::posting::commit_permits::Singles;
 use crate::posting::group_commit::{GroupCommit, Linger};
-use crate::posting::singles::Singles;
 use crate::posting::waiting::{Attempted, ImmediatePoster, OpenWork, QueueReason, Route, ServedCounts};
 use crate::tracer::Tracer;
 

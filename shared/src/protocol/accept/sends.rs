@@ -18,7 +18,7 @@ use crate::ports::doorbell::Doorbell;
 use crate::ports::queue::QueueName;
 use crate::ports::spans::SpanKind;
 use crate::posting::group_commit::Flush;
-use crate::posting::traced::error_of;
+use crate::posting::spans::error_of;
 use crate::tracer::Tracer;
 
 /// Largest number of recorded keys with a confirmed send. A key that is evicted costs a second send.

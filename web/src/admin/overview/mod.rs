@@ -1,11 +1,11 @@
 //! Overview of the bank for the console: gate, processes, activity, queues, scaling and costs.
 //!
 //! All callers in all web processes together cause at most [`OPERATIONS_PER_MINUTE`] storage operations a minute. Two
-//! [reads](readings) are [shared and limited](budgeted). Values that change every second come from the
+//! [reads](readings) are [shared and limited](cached_reading). Values that change every second come from the
 //! [processes](statuses), which answer without the store. The limit does not include that each process reads the API
 //! keys of its callers and their partners once a minute, as for all requests.
 
-pub mod budgeted;
+pub mod cached_reading;
 pub mod flight;
 pub mod readings;
 pub mod series;
@@ -33,7 +33,7 @@ use postonce_shared::ports::process_registry::{Address, LEVEL, ProcessId, Proces
 use postonce_shared::ports::queue::{Backlog, QueueName};
 use postonce_shared::ports::world::World;
 
-use self::budgeted::Budgeted;
+use self::cached_reading::CachedReading;
 use self::readings::{BankReading, Reader, WorkReading};
 use self::series::{Series, history_of};
 use self::statuses::{StatusWatch, Statuses};
@@ -120,8 +120,8 @@ pub struct OverviewService {
     address: Address,
     world: Arc<dyn World>,
     gate: GateService,
-    work: Budgeted<WorkReading>,
-    bank: Budgeted<BankReading>,
+    work: CachedReading<WorkReading>,
+    bank: CachedReading<BankReading>,
     statuses: StatusWatch,
     /// Number of processes that build overviews, as of the last read.
     web_processes: Arc<AtomicU64>,
@@ -161,8 +161,8 @@ impl OverviewService {
             address,
             world: Arc::clone(&bank.world),
             gate: gate.clone(),
-            work: Budgeted::new(doing, WORK_OPERATIONS_PER_MINUTE, &bank.world, Arc::new(read_work)),
-            bank: Budgeted::new(all, BANK_OPERATIONS_PER_MINUTE, &bank.world, Arc::new(read_bank)),
+            work: CachedReading::new(doing, WORK_OPERATIONS_PER_MINUTE, &bank.world, Arc::new(read_work)),
+            bank: CachedReading::new(all, BANK_OPERATIONS_PER_MINUTE, &bank.world, Arc::new(read_bank)),
             statuses: StatusWatch::new(callee, &network.broadcast),
             web_processes,
             scaling: terms.scaling.clone(),

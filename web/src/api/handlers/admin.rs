@@ -11,7 +11,7 @@ use crate::access::scopes::{Admin, Metrics, Operate, Scale as ReadScale};
 use crate::admin::service::AdminService;
 use crate::api::parameters::LookupParams;
 use crate::api::refusals::Refusals;
-use crate::api::{life, lookup_query, respond, scrubber_report};
+use crate::api::{lookup_query, respond, scrubber_report, transaction_history};
 use crate::error::ApiError;
 
 /// List the work queues
@@ -70,7 +70,7 @@ pub async fn transactions(
 ) -> Result<HttpResponse, ApiError> {
     let mut found = admin.transactions(lookup_query::wanted(&request)?).await?;
     found.retain(|stored| caller.within(stored.submission.key.account).is_ok());
-    let transactions = found.into_iter().map(life::of).collect();
+    let transactions = found.into_iter().map(transaction_history::of).collect();
     Ok(HttpResponse::Ok().json(FoundTransactions { transactions }))
 }
 

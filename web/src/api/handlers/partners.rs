@@ -1,6 +1,6 @@
 //! Administration of partners, their API keys and their signature keys.
 //!
-//! A caller without the scope `admin` acts within its [`Mandate`], which is checked together with each change. A request
+//! A caller without the scope `admin` acts within its [`ManagementRights`], which is checked together with each change. A request
 //! that would revoke its own key or suspend its own partner is refused, so that callers cannot lock themselves out. Such a
 //! change needs another key, or `postonce-web` on the command line.
 
@@ -17,7 +17,7 @@ use postonce_shared::ports::ledger::Listing;
 
 use crate::access::audit;
 use crate::access::authentication::Caller;
-use crate::access::mandate::{Bounds, Mandate};
+use crate::access::management_rights::{Bounds, ManagementRights};
 use crate::access::partner_service::{PartnerChangeOutcome, PartnerPutOutcome, PartnerService};
 use crate::access::partner_terms::{PartnerChangeError, add_signature_key, remove_signature_key};
 use crate::access::scopes::Partners;
@@ -145,12 +145,12 @@ pub async fn put(
     };
     let service = service.acting_on(caller.standing());
     let bounds = service.bounds(&id, caller.grant()).await?;
-    let mandate = mandate(bounds.as_ref());
+    let rights = management_rights(bounds.as_ref());
     if let Some(status) = terms.status {
         audit::annotate(&request, "status", status.code());
-        audit::annotate(&request, "with", mandate.scope());
+        audit::annotate(&request, "with", rights.scope());
     }
-    match service.put(&id, &terms, mandate, is_expected).await? {
+    match service.put(&id, &terms, rights, is_expected).await? {
         PartnerPutOutcome::Created(partner) => {
             audit::annotate(&request, "is_new", true);
             answer(HttpResponse::Created(), &service, &partner).await
@@ -188,7 +188,7 @@ pub async fn add_key(
     let terms = translate::key_terms(&document, service.now())?;
     let service = service.acting_on(caller.standing());
     let bounds = service.bounds(&id, caller.grant()).await?;
-    let (key, changed) = service.add_key(&id, &terms, mandate(bounds.as_ref())).await?;
+    let (key, changed) = service.add_key(&id, &terms, management_rights(bounds.as_ref())).await?;
     changed_partner(changed)?;
     audit::annotate(&request, "key_id", key.id());
     let scopes: Vec<&str> = terms.scopes.iter().map(|scope| scope.code()).collect();
@@ -230,7 +230,7 @@ pub async fn revoke_key(
     }
     let service = service.acting_on(caller.standing());
     let bounds = service.bounds(&id, caller.grant()).await?;
-    let revoked = service.revoke_key(&id, key_id, mandate(bounds.as_ref())).await?;
+    let revoked = service.revoke_key(&id, key_id, management_rights(bounds.as_ref())).await?;
     let partner = changed_partner(revoked)?;
     answer(HttpResponse::Ok(), &service, &partner).await
 }
@@ -260,7 +260,7 @@ pub async fn add_signing(
     let service = service.acting_on(caller.standing());
     let bounds = service.bounds(&id, caller.grant()).await?;
     let changed = service.change(&id, |partner| {
-        mandate(bounds.as_ref()).check_partner(partner)?;
+        management_rights(bounds.as_ref()).check_partner(partner)?;
         add_signature_key(partner, &key)
     });
     let changed = changed.await?;
@@ -292,15 +292,15 @@ pub async fn remove_signing(
     let service = service.acting_on(caller.standing());
     let bounds = service.bounds(&id, caller.grant()).await?;
     let changed = service.change(&id, |partner| {
-        mandate(bounds.as_ref()).check_partner(partner)?;
+        management_rights(bounds.as_ref()).check_partner(partner)?;
         remove_signature_key(partner, key_id)
     });
     answer(HttpResponse::Ok(), &service, &changed_partner(changed.await?)?).await
 }
 
-/// Returns the mandate of a caller; without bounds it is the full one.
-fn mandate<'a>(bounds: Option<&'a Bounds<'a>>) -> Mandate<'a> {
-    bounds.map_or(Mandate::Full, Mandate::Within)
+/// Returns the management rights of a caller; without bounds, all of them.
+fn management_rights<'a>(bounds: Option<&'a Bounds<'a>>) -> ManagementRights<'a> {
+    bounds.map_or(ManagementRights::Full, ManagementRights::Within)
 }
 
 fn key_id(request: &HttpRequest) -> &str {

@@ -18,7 +18,7 @@ use crate::api::parameters::{AccountPath, PageParams, StatementParams, Transacti
 use crate::api::refusals::{StatementRefusals, TransactionRefusals};
 use crate::api::statement_page::StatementPage;
 use crate::api::statement_query::{Order, StatementQuery};
-use crate::api::{noted_payment, paths, respond};
+use crate::api::{paths, payment_log, respond};
 use crate::error::ApiError;
 
 /// Read a transaction
@@ -45,7 +45,7 @@ pub async fn find(
     let account = caller.within(account).map_err(|_| ApiError::transaction_unknown().beyond_reach())?;
     let key = TransactionKey { account, partner: caller.partner().clone(), message };
     let found = accounts_service.transaction(&key).await?;
-    noted_payment::found(&request, &key, found.as_ref());
+    payment_log::found(&request, &key, found.as_ref());
     let StoredTransaction { submission, outcome, .. } = found.ok_or_else(ApiError::transaction_unknown)?;
     Ok(reply.with(HttpResponse::Ok(), respond::transaction(submission, outcome)))
 }

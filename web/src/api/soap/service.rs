@@ -18,7 +18,7 @@ use super::message::{self, Command};
 use super::operations::Operation;
 use crate::access::authentication::{Caller, Undecided};
 use crate::api::account_service::AccountService;
-use crate::api::{negotiate, noted_payment, respond, submission};
+use crate::api::{negotiate, payment_log, respond, submission};
 use crate::error::ApiError;
 use crate::formats::table::members_of;
 use crate::formats::xml::{ACCOUNT, TRANSACTION};
@@ -76,7 +76,7 @@ impl Service<'_> {
                 let account = account.map_err(|_| ApiError::transaction_unknown().beyond_reach())?;
                 let key = TransactionKey { account, partner: self.caller.partner().clone(), message };
                 let found = self.accounts_service.transaction(&key).await?;
-                noted_payment::found(self.http, &key, found.as_ref());
+                payment_log::found(self.http, &key, found.as_ref());
                 let StoredTransaction { submission, outcome, .. } =
                     found.ok_or_else(ApiError::transaction_unknown)?;
                 Ok(answer.with(of_transaction(submission, outcome)))

@@ -1,7 +1,7 @@
 //! `postonce-web partners …`: administration of partners. It accesses the store directly, needs no running server, and
 //! notifies running processes of changes. Keys are created and revoked with `keys`.
 
-mod shown;
+mod output;
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -23,7 +23,7 @@ use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::text::{whole_number, without_mark_of_file};
 use validator::Validate as _;
 
-use self::shown::{list, reach_in_words, show};
+use self::output::{list, reach_in_words, show};
 use crate::access::partner_service::{PartnerChangeOutcome, PartnerService};
 use crate::access::partner_terms::{
     TermsChange, add_signature_key, credit_ceiling, format_name, named_reach, remove_signature_key,

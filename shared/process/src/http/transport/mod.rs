@@ -28,7 +28,7 @@ use self::streams::{OPEN_MAX, Streams};
 use self::turns::Held;
 use super::client_socket::ClientSocket;
 use super::connections::Connection;
-use super::under_way::InTurn;
+use super::in_progress::InTurn;
 
 /// Unsent bytes that the kernel buffers for a connection (`TCP_NOTSENT_LOWAT`).
 const UNSENT_BYTES_MAX: u32 = 64 * 1024;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::super::under_way::{StreamCounts, Totals};
+use super::super::in_progress::{StreamCounts, Totals};
 use super::fields::FieldCount;
 use super::frames::{FieldPart, FrameHead, FrameReader, Kind};
 

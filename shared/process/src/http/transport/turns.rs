@@ -7,7 +7,7 @@ use actix_web::http::header::CONTENT_LENGTH;
 use actix_web::web::Bytes;
 use tokio::io::ReadBuf;
 
-use super::super::under_way::InTurn;
+use super::super::in_progress::InTurn;
 use super::framing::{Chunks, Head};
 
 /// Returns the length of the body that a head announces; 0 if it announces none, or in a form that is left to the framework.

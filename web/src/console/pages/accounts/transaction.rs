@@ -19,7 +19,7 @@ use crate::console::pages::partners::partner_path;
 
 /// A transaction with its known events.
 #[derive(Clone, Copy)]
-struct Life<'a> {
+struct History<'a> {
     transaction: &'a Transaction,
     partner: &'a str,
     /// Details of its processing, if the key may read them.
@@ -45,7 +45,7 @@ pub fn bodies(found: &FoundTransactions, rights: Rights) -> Markup {
         }
         @for one in &found.transactions {
             @let partner = one.transaction.partner_id.as_deref().unwrap_or_default();
-            (life(Life { transaction: &one.transaction, partner, found: Some(one) }, rights))
+            (history(History { transaction: &one.transaction, partner, found: Some(one) }, rights))
         }
     }
 }
@@ -53,7 +53,7 @@ pub fn bodies(found: &FoundTransactions, rights: Rights) -> Markup {
 /// Returns the page of a transaction of the operator's own partner, with the details that a partner may read.
 pub fn body_of_own(transaction: &Transaction, partner: &str, rights: Rights) -> Markup {
     html! {
-        (life(Life { transaction, partner, found: None }, rights))
+        (history(History { transaction, partner, found: None }, rights))
         p.small {
             "With the scope " code { "admin" } ", this page also shows the way through the queue, the id of the request, and \
              transactions of other partners."
@@ -61,8 +61,8 @@ pub fn body_of_own(transaction: &Transaction, partner: &str, rights: Rights) -> 
     }
 }
 
-fn life(of: Life<'_>, rights: Rights) -> Markup {
-    let Life { transaction, partner, found } = of;
+fn history(of: History<'_>, rights: Rights) -> Markup {
+    let History { transaction, partner, found } = of;
     let title = format!("{} of {partner}", kind_in_words(transaction));
     let unknown = serde_json::to_value(&transaction.unknown_members).unwrap_or_default();
     let unknown: Vec<(String, String)> = match unknown {
@@ -85,7 +85,7 @@ fn life(of: Life<'_>, rights: Rights) -> Markup {
     html! {
         @if let Some(state) = state_notice(transaction, found, rights) { (state) }
         (card_with(&title, status_badge(&transaction.status), facts(of, rights)))
-        (card("Life", html! {
+        (card("History", html! {
             (timeline(&events))
             @if found.is_some() { p.small { "The clocks of the processes may differ." } }
         }))
@@ -142,8 +142,8 @@ fn state_notice(
     is_open.then(|| notice(Tone::Notice, "The transaction is not decided yet", body))
 }
 
-fn facts(of: Life<'_>, rights: Rights) -> Markup {
-    let Life { transaction, partner, found } = of;
+fn facts(of: History<'_>, rights: Rights) -> Markup {
+    let History { transaction, partner, found } = of;
     let account = account_path(&transaction.user_id, &transaction.account_id);
     let mut entries = vec![
         ("Amount", html! { (signed_amount(transaction)) " " (transaction.currency) }),
@@ -198,8 +198,8 @@ fn way_in_words(way: &str) -> &str {
 }
 
 /// Returns the events that the API reports, or else those that follow from the times of the transaction.
-fn steps(of: Life<'_>) -> Vec<Step<'_>> {
-    let Life { transaction, found, .. } = of;
+fn steps(of: History<'_>) -> Vec<Step<'_>> {
+    let History { transaction, found, .. } = of;
     let known: Vec<(&str, &str)> = match found {
         Some(found) => found.events.iter().map(|event| (event.event.as_str(), event.at.as_str())).collect(),
         None => [
@@ -214,7 +214,7 @@ fn steps(of: Life<'_>) -> Vec<Step<'_>> {
     known.into_iter().map(|(event, at)| step(of, event, at)).collect()
 }
 
-fn step<'a>(of: Life<'a>, event: &str, time: &'a str) -> Step<'a> {
+fn step<'a>(of: History<'a>, event: &str, time: &'a str) -> Step<'a> {
     let transaction = of.transaction;
     let after = since(&transaction.accepted_at, time);
     let (title, note, tone) = match event {

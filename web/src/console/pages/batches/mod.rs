@@ -1,7 +1,7 @@
 //! Batches: the list, a batch with its results, and its cancellation.
 
+mod detail;
 mod list;
-mod shown;
 mod viewer;
 
 use actix_web::HttpResponse;
@@ -9,8 +9,8 @@ use actix_web::http::{Method, StatusCode};
 use postonce_schemas::json::{Batch, BatchPage, Gate, PartnerBatch, PartnerBatchPage};
 use serde::de::IgnoredAny;
 
+use self::detail::PageState;
 use self::list::Search;
-use self::shown::PageState;
 use self::viewer::{PhaseWords, Viewer};
 use super::overview::is_held;
 use crate::access::scopes::Scope;
@@ -84,7 +84,7 @@ pub async fn show(visitor: Visitor) -> Result<HttpResponse, PageError> {
         asks: query.text("confirm") == "cancel",
         done: query.text("done"),
     };
-    let body = shown::body(&found, viewer, state);
+    let body = detail::body(&found, viewer, state);
     Ok(visitor.page(Section::Batches, "Batch", body))
 }
 

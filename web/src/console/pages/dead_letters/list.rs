@@ -7,8 +7,8 @@ use postonce_schemas::json::{DeadLetter, DeadLetterPage};
 
 use super::all::{Question, confirmation};
 use super::decision::Decision;
+use super::detail::{Viewer, age_of, state};
 use super::letter_path;
-use super::shown::{Viewer, age_of, state};
 use super::work::transactions_in;
 use crate::console::addresses::encoded;
 use crate::console::html::components::{

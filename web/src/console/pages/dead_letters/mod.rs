@@ -2,8 +2,8 @@
 
 mod all;
 mod decision;
+mod detail;
 mod list;
-mod shown;
 mod work;
 
 use actix_web::HttpResponse;
@@ -11,8 +11,8 @@ use actix_web::http::StatusCode;
 use postonce_schemas::json::{DeadLetter, DeadLetterPage};
 
 use self::decision::Decision;
+use self::detail::Viewer;
 use self::list::Listing;
-use self::shown::Viewer;
 use crate::console::act::{Act, CONFIRMED, Values};
 use crate::console::addresses::{cursor_parameter, encoded};
 use crate::console::html::shell::Section;
@@ -70,7 +70,7 @@ pub async fn show(visitor: Visitor) -> Result<HttpResponse, PageError> {
     let query = Values::of_query(visitor.request());
     let letter: DeadLetter = visitor.get(&format!("{API}/{}", encoded(id_of(&visitor)))).await?;
     let question = Decision::of_code(query.text("confirm"));
-    let body = shown::body(&letter, Viewer::of(&visitor), question, query.text("done"));
+    let body = detail::body(&letter, Viewer::of(&visitor), question, query.text("done"));
     Ok(visitor.page(Section::DeadLetters, "Dead letter", body))
 }
 

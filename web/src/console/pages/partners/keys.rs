@@ -259,7 +259,7 @@ mod tests {
     fn what_was_entered_stays_when_something_is_wrong() {
         let entered = entered("scope-deposit=yes&days=%3Cscript%3E");
         let wrong = entered.checked().unwrap_err();
-        let html = super::super::shown::form_again(&shop(&json!({})), &viewer(Scope::ALL), &entered, &wrong)
+        let html = super::super::detail::form_again(&shop(&json!({})), &viewer(Scope::ALL), &entered, &wrong)
             .into_string();
         assert!(html.contains("No key was added") && html.contains("Enter a whole number of days"));
         assert_eq!(html.matches(r#"value="yes" checked"#).count(), 1);

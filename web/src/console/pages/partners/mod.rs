@@ -1,8 +1,8 @@
 //! Partners: the list, a partner with its terms and keys, and the acts on it.
 
+mod detail;
 mod keys;
 mod list;
-mod shown;
 mod viewer;
 
 use std::time::Duration;
@@ -12,8 +12,8 @@ use actix_web::http::{Method, StatusCode};
 use postonce_schemas::json::{NewPartnerKey, Partner, PartnerPage};
 use serde_json::json;
 
+use self::detail::Question;
 use self::keys::{Entered, Wrong};
-use self::shown::Question;
 use self::viewer::Viewer;
 use crate::access::scopes::Scope;
 use crate::console::act::{Act, CONFIRMED, Values};
@@ -50,7 +50,7 @@ pub async fn show(visitor: Visitor) -> Result<HttpResponse, PageError> {
     let query = Values::of_query(visitor.request());
     let partner: Partner = visitor.get(&api_path(&visitor)).await?;
     let question = Question::of_query(&query, &partner);
-    let body = shown::body(&partner, &viewer(&visitor), question.as_ref(), query.text("done"));
+    let body = detail::body(&partner, &viewer(&visitor), question.as_ref(), query.text("done"));
     Ok(visitor.page(Section::Partners, &title(&partner), body))
 }
 
@@ -126,7 +126,7 @@ pub async fn revoke_key(act: Act) -> Result<HttpResponse, PageError> {
 /// Shows the page of the partner again, with the submitted values and their errors.
 async fn form_again(visitor: &Visitor, entered: &Entered, wrong: &Wrong) -> Result<HttpResponse, PageError> {
     let partner: Partner = visitor.get(&api_path(visitor)).await?;
-    let body = shown::form_again(&partner, &viewer(visitor), entered, wrong);
+    let body = detail::form_again(&partner, &viewer(visitor), entered, wrong);
     let mut response = visitor.page(Section::Partners, &title(&partner), body);
     *response.status_mut() = StatusCode::UNPROCESSABLE_ENTITY;
     Ok(response)

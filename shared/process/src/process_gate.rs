@@ -33,7 +33,7 @@ const UNTRUSTED_CLOCK_PAUSE: Duration = Duration::from_secs(60);
 const PERMITS_END_MAX: Duration = Duration::from_secs(2);
 
 /// Decides whether a process may receive and post.
-pub struct Gatekeeper {
+pub struct ProcessGate {
     gate: Gate,
     world: Arc<dyn World>,
     /// Whether to hold a gate that was never set, at the first read.
@@ -42,14 +42,14 @@ pub struct Gatekeeper {
     releases: watch::Sender<u64>,
 }
 
-impl Gatekeeper {
-    /// Creates the gatekeeper of a process of the bank; see [`Self::new`].
+impl ProcessGate {
+    /// Creates the gate of a process of the bank; see [`Self::new`].
     pub fn of(bank: &Bank, hold_first: bool) -> Arc<Self> {
         let gate = Gate::new(&bank.store, &bank.world);
         Arc::new(Self::new(gate, Arc::clone(&bank.gate_permits), Arc::clone(&bank.world), hold_first))
     }
 
-    /// Creates a gatekeeper. The gate counts as held until it is read. With `hold_first`, a gate that was never set is held
+    /// Creates the gate of a process. The gate counts as held until it is read. With `hold_first`, a gate that was never set is held
     /// before any message is received.
     pub fn new(gate: Gate, permits: Arc<GatePermits>, world: Arc<dyn World>, hold_first: bool) -> Self {
         Self { gate, world, hold_first, permits, releases: watch::Sender::new(0) }
@@ -211,7 +211,7 @@ impl Gatekeeper {
 
 /// Reads the gate in case a notification was lost.
 #[async_trait]
-impl BackgroundTask for Gatekeeper {
+impl BackgroundTask for ProcessGate {
     async fn run(&self) {
         // The fault is already logged, and the task runs again.
         let _unread = self.read().await;

@@ -13,7 +13,7 @@ use crate::access::scopes::Scope;
 
 /// The right of a caller to change one partner.
 #[derive(Debug, Clone, Copy)]
-pub enum Mandate<'a> {
+pub enum ManagementRights<'a> {
     /// Unlimited: for commands, and for keys with the scope `admin`.
     Full,
     /// Limited to the rights of the caller's key.
@@ -40,7 +40,7 @@ pub struct Bounds<'a> {
     pub keys: BTreeMap<String, KeyDetails>,
 }
 
-impl Mandate<'_> {
+impl ManagementRights<'_> {
     /// Returns the scope under which an act is recorded. Only an equal or higher scope can undo a suspension.
     pub const fn scope(&self) -> Scope {
         match self {

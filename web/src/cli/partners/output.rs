@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use postonce_shared::domain::partner::{Partner, Reach, RequestRate};
 
 use super::DEFAULT;
-use crate::access::mandate::KeyDetails;
+use crate::access::management_rights::KeyDetails;
 use crate::access::partner_service::PartnerService;
 use crate::cli::keys::lifetimes;
 

@@ -8,7 +8,7 @@ use postonce_shared::ports::queue::{Message, QueueName};
 use postonce_shared::ports::spans::SpanKind;
 use postonce_shared::posting::PostFault;
 use postonce_shared::posting::queued::Settled;
-use postonce_shared::posting::traced::error_of;
+use postonce_shared::posting::spans::error_of;
 use postonce_shared::tracer::{Operation, Tracer};
 
 /// The spans of the work of one account.

@@ -15,7 +15,7 @@ const ACCOUNTS_MAX: NonZeroUsize = NonZeroUsize::new(10_000).expect("not zero");
 /// Time for which an account is left to a worker that could not commit.
 const LEFT_TO_WORKER_FOR: Duration = Duration::from_secs(1);
 
-pub(super) struct AvoidedAccounts(Mutex<LruCache<AccountKey, Avoided>>);
+pub(super) struct ContendedAccounts(Mutex<LruCache<AccountKey, Avoided>>);
 
 /// Times are on the clock of [`World::uptime`].
 #[derive(Clone, Copy, Default)]
@@ -25,13 +25,13 @@ struct Avoided {
     failures: u32,
 }
 
-impl Default for AvoidedAccounts {
+impl Default for ContendedAccounts {
     fn default() -> Self {
         Self(Mutex::new(LruCache::new(ACCOUNTS_MAX)))
     }
 }
 
-impl AvoidedAccounts {
+impl ContendedAccounts {
     /// Returns whether requests on the account take the queue now.
     pub(super) fn contains(&self, account: AccountKey, world: &dyn World) -> bool {
         let accounts = self.0.lock();

@@ -27,7 +27,7 @@ pub type Read<T> = Arc<dyn Fn() -> BoxFuture<'static, Result<T, StoreFault>> + S
 /// storage operations of the last one and on the number of processes that read. In any minute, all processes together
 /// cause at most `per_minute` operations. If one read of each process costs more than that, the limit holds for the
 /// average of several minutes.
-pub struct Budgeted<T> {
+pub struct CachedReading<T> {
     doing: &'static str,
     per_minute: u64,
     read: Read<T>,
@@ -49,7 +49,7 @@ impl<T> Clone for Done<T> {
     }
 }
 
-impl<T: Send + Sync + 'static> Budgeted<T> {
+impl<T: Send + Sync + 'static> CachedReading<T> {
     /// Creates a read of at most `per_minute` storage operations a minute, at least 1. `doing` describes it in a
     /// fault. If `read` starts tasks, they must be metered with it.
     pub fn new(doing: &'static str, per_minute: u64, world: &Arc<dyn World>, read: Read<T>) -> Self {
@@ -133,7 +133,7 @@ mod tests {
         world: &Arc<TestWorld>,
         store: &Arc<StorageOperations>,
         (operations, takes, fails): (u64, Duration, bool),
-    ) -> Arc<Budgeted<u64>> {
+    ) -> Arc<CachedReading<u64>> {
         let (store, clock, readings) = (Arc::clone(store), Arc::clone(world), Arc::new(AtomicU64::new(0)));
         let read: Read<u64> = Arc::new(move || {
             let (store, clock, readings) = (Arc::clone(&store), Arc::clone(&clock), Arc::clone(&readings));
@@ -149,7 +149,7 @@ mod tests {
             .boxed()
         });
         let as_world: Arc<dyn World> = Arc::<TestWorld>::clone(world);
-        Arc::new(Budgeted::new("reading", PER_MINUTE, &as_world, read))
+        Arc::new(CachedReading::new("reading", PER_MINUTE, &as_world, read))
     }
 
     fn count(store: &StorageOperations) -> u64 {

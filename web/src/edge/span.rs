@@ -11,7 +11,7 @@ use postonce_shared::ports::spans::SpanKind;
 use postonce_shared::tracer::{Operation, Tracer};
 
 use crate::access::signatures::Verifier;
-use crate::api::noted_payment::NotedPayment;
+use crate::api::payment_log::NotedPayment;
 use crate::api::soap;
 use crate::edge::request_ids::RequestIds;
 
