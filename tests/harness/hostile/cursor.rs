@@ -7,7 +7,8 @@ use actix_web::http::Uri;
 use actix_web::test::TestRequest;
 use postonce_shared::adapters::azure::cursor as azure;
 use postonce_shared::testing::prelude::*;
-use postonce_web::api::pages::{LIMIT_MAX, PageQuery, cursor};
+use postonce_web::api::arguments::QueryParameters as _;
+use postonce_web::api::pages::{LIMIT_MAX, Page, PageParams, cursor};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use uuid::Uuid;
@@ -54,10 +55,10 @@ pub fn check(input: &[u8]) {
     check_stores(text);
 }
 
-fn query(text: &str) -> Option<PageQuery> {
+fn query(text: &str) -> Option<Page> {
     let uri: Uri = format!("/?{text}").parse().ok()?;
     let request = TestRequest::with_uri(&uri.to_string()).to_http_request();
-    match PageQuery::of(&request) {
+    match PageParams::read(&request) {
         Ok(page) => {
             assert!((1..=LIMIT_MAX).contains(&page.limit));
             Some(page)

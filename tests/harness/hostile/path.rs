@@ -7,7 +7,8 @@ use actix_web::dev::ResourceDef;
 use actix_web::http::Uri;
 use actix_web::test::TestRequest;
 use postonce_shared::domain::ids::{AccountKey, MessageId, PartnerId, TransactionKey};
-use postonce_web::api::paths;
+use postonce_web::api::arguments::PathParameters as _;
+use postonce_web::api::paths::{self, TransactionPath};
 
 use super::refusal;
 
@@ -58,5 +59,9 @@ fn read(path: &str) -> Option<Result<(AccountKey, MessageId), Vec<String>>> {
     if !ROUTE.capture_match_info(request.match_info_mut()) {
         return None;
     }
-    Some(paths::message(request.request()).map_err(|error| refusal::check(&error)))
+    let ids = |path: TransactionPath| {
+        let TransactionPath { user_id: user, account_id: account, message_id } = path;
+        (AccountKey { user, account }, message_id)
+    };
+    Some(TransactionPath::read(request.request()).map(ids).map_err(|error| refusal::check(&error)))
 }

@@ -19,8 +19,9 @@ use postonce_shared::ports::operations::PriceKind;
 
 use crate::access::authentication::Caller;
 use crate::api::answer_memory::PartBytes;
+use crate::api::arguments::Query;
+use crate::api::batch_query::ResultParams;
 use crate::api::batch_upload::decimal;
-use crate::api::pages::BatchQuery;
 use crate::error::{ApiError, Code};
 use crate::formats::spreadsheet;
 
@@ -99,9 +100,9 @@ impl WantedResults {
     ///
     /// # Errors
     /// [`ApiError`] that names the parameter, or with status 406.
-    pub fn of(request: &HttpRequest) -> Result<Self, ApiError> {
+    pub fn of(request: &HttpRequest, after: Query<ResultParams>) -> Result<Self, ApiError> {
         let format = ResultFormat::of(request.headers())?;
-        Ok(Self { format, after: BatchQuery::of(request)?.after.unwrap_or(0) })
+        Ok(Self { format, after: after.value()? })
     }
 
     /// Streams the results of a batch, page by page, while the rights of the caller are valid.

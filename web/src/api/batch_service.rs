@@ -11,7 +11,7 @@ use postonce_shared::access::partner_cache::Standing;
 use postonce_shared::batches::Batches;
 use postonce_shared::batches::intake::{Cancelled, Submitted, Upload};
 use postonce_shared::config::HttpLimits;
-use postonce_shared::domain::batch::{Batch, BatchKey, OnInvalid};
+use postonce_shared::domain::batch::{Batch, BatchKey};
 use postonce_shared::domain::ids::{BatchId, PartnerId};
 use postonce_shared::domain::partner::Partner;
 use postonce_shared::oversight::prices::Prices;
@@ -21,11 +21,13 @@ use postonce_shared::ports::world::World;
 
 use crate::access::authentication::Caller;
 use crate::access::scopes::Batch as BatchScope;
+use crate::api::arguments::{Headers, Query};
+use crate::api::batch_query::BatchSubmitParams;
 use crate::api::batch_report;
 use crate::api::batch_upload::{self, ControlTotals, Reading, Rules, Source};
-use crate::api::pages::{BatchQuery, PageQuery, cursor};
+use crate::api::operation_headers::BatchHeaders;
+use crate::api::pages::{Page, cursor};
 use crate::error::{ApiError, Code};
-use crate::headers;
 
 /// Number of records that are read concurrently for a page of open batches.
 const READS_AT_ONCE: usize = 8;
@@ -51,16 +53,21 @@ impl Submission {
     ///
     /// # Errors
     /// [`ApiError`] that names the parameter or the header.
-    pub fn of(caller: &Caller<BatchScope>, request: &HttpRequest) -> Result<Self, ApiError> {
-        let headers = request.headers();
-        let on_invalid = BatchQuery::of(request)?.on_invalid.unwrap_or(OnInvalid::Refuse);
-        let source = Source::of(headers)?;
-        let batch = BatchId::from_uuid(headers::message_id(headers)?.as_uuid());
+    pub fn of(
+        caller: &Caller<BatchScope>,
+        request: &HttpRequest,
+        on_invalid: Query<BatchSubmitParams>,
+        headers: Headers<BatchHeaders>,
+    ) -> Result<Self, ApiError> {
+        let on_invalid = on_invalid.value()?;
+        let source = Source::of(request.headers())?;
+        let BatchHeaders { batch, count, sums } = headers.value()?;
+        let batch = BatchId::from_uuid(batch.as_uuid());
         let grant = caller.grant();
         let rules = Rules {
             on_invalid,
             items_max: request.app_data::<Data<HttpLimits>>().map_or(0, |limits| limits.batch_items_max),
-            control: ControlTotals::of(headers)?,
+            control: ControlTotals::parse(count.as_deref(), sums.as_deref())?,
             partner: Arc::clone(&grant.partner),
             scopes: grant.scopes.iter().copied().collect(),
         };
@@ -149,7 +156,7 @@ impl BatchService {
     pub async fn page_of(
         &self,
         partner: &PartnerId,
-        page: &PageQuery,
+        page: &Page,
         phase: Option<&str>,
     ) -> Result<(Vec<wire::Batch>, Option<String>), ApiError> {
         let listing = format!("batches of {partner} {}", phase.unwrap_or_default());
@@ -168,7 +175,7 @@ impl BatchService {
     /// Same as [`Self::page_of`].
     pub async fn page_of_open(
         &self,
-        page: &PageQuery,
+        page: &Page,
         phase: Option<&str>,
     ) -> Result<(Vec<wire::PartnerBatch>, Option<String>), ApiError> {
         let listing = format!("open batches {}", phase.unwrap_or_default());

@@ -1,7 +1,6 @@
 //! Conditional requests (RFC 9110, section 13): entity tags, `If-Match` and `If-None-Match`.
 
-use actix_web::HttpRequest;
-use actix_web::http::header::{HeaderName, IF_MATCH, IF_NONE_MATCH};
+use actix_web::http::header::HeaderMap;
 
 use crate::headers::split_unquoted;
 
@@ -17,18 +16,9 @@ pub enum EntityTags {
 }
 
 impl EntityTags {
-    /// Returns the tags of `If-Match`, or `None` without this header.
-    pub fn of_if_match(request: &HttpRequest) -> Option<Self> {
-        Self::of(request, IF_MATCH)
-    }
-
-    /// Returns the tags of `If-None-Match`, or `None` without this header.
-    pub fn of_if_none_match(request: &HttpRequest) -> Option<Self> {
-        Self::of(request, IF_NONE_MATCH)
-    }
-
-    fn of(request: &HttpRequest, name: HeaderName) -> Option<Self> {
-        let mut lines = request.headers().get_all(name).peekable();
+    /// Returns the tags in the header with that name, or `None` without it.
+    pub fn of(headers: &HeaderMap, name: &str) -> Option<Self> {
+        let mut lines = headers.get_all(name).peekable();
         lines.peek()?;
         let lines: Option<Vec<&str>> = lines.map(|line| line.to_str().ok()).collect();
         Some(lines.map_or(Self::Malformed, |lines| Self::parse(&lines.join(","))))
@@ -93,6 +83,7 @@ pub fn tag_of_version(version: u64, format: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use actix_web::http::header::IF_MATCH;
     use actix_web::test::TestRequest;
 
     use super::*;
@@ -104,7 +95,7 @@ mod tests {
                 .iter()
                 .fold(TestRequest::get(), |request, line| request.append_header((IF_MATCH, *line)))
                 .to_http_request();
-            let tags = EntityTags::of_if_match(&request).unwrap();
+            let tags = EntityTags::of(request.headers(), "if-match").unwrap();
             let tag = tag_of_version(7, "json");
             let found = (tags.list(&tag), tags.list_weakly(&tag), tags.list_version(7));
             assert_eq!(found, (strong, weak, version), "{lines:?}");
@@ -129,6 +120,6 @@ mod tests {
         assert!(EntityTags::parse("7-json").refuse_version(7) && EntityTags::parse("*").refuse_version(7));
         assert!(!EntityTags::parse("\"8-json\"").refuse_version(7));
         let without = TestRequest::get().to_http_request();
-        assert_eq!(EntityTags::of_if_none_match(&without), None);
+        assert_eq!(EntityTags::of(without.headers(), "if-none-match"), None);
     }
 }

@@ -2,38 +2,55 @@
 
 use std::str::FromStr;
 
-use actix_web::HttpRequest;
 use postonce_shared::domain::ids::{AccountKey, InvalidId, OrderNumber, parse_hyphenated};
+use serde::Deserialize;
+use utoipa::IntoParams;
 
 use crate::admin::lookup::Wanted;
-use crate::api::parameters::LookupParams;
-use crate::error::ApiError;
-use crate::query::{self, Violations};
+use crate::api::arguments::QueryTexts;
+use crate::query::Violations;
 
-/// Parses the query of a lookup.
-///
-/// # Errors
-/// [`ApiError`] with status 400 and every violation.
-pub fn wanted(request: &HttpRequest) -> Result<Wanted, ApiError> {
-    let LookupParams { order_number, message_id, user_id, account_id } = query::texts(request)?;
-    let mut violations = Violations::default();
-    let Some(number) = order_number else {
-        let message = id(&mut violations, "message_id", message_id);
-        let (user, account) =
-            (id(&mut violations, "user_id", user_id), id(&mut violations, "account_id", account_id));
-        let account = user.zip(account).map(|(user, account)| AccountKey { user, account });
-        let wanted = account.zip(message).map(|(account, message)| Wanted::Message(account, message));
-        return given(violations, wanted);
-    };
-    for (name, value) in [("message_id", message_id), ("user_id", user_id), ("account_id", account_id)] {
-        if value.is_some() {
-            violations.refuse(name, "cannot be combined with order_number");
+/// The transaction to find: by order number, or by message id and account.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct LookupParams {
+    /// The order number, with its check digit.
+    #[param(pattern = "^[0-9]{2,18}$", example = "10000422")]
+    pub order_number: Option<String>,
+    /// The `Idempotency-Key` of the request.
+    #[param(format = "uuid")]
+    pub message_id: Option<String>,
+    /// The user of the account.
+    #[param(format = "uuid")]
+    pub user_id: Option<String>,
+    /// The account of that user.
+    #[param(format = "uuid")]
+    pub account_id: Option<String>,
+}
+
+impl QueryTexts for LookupParams {
+    type Value = Wanted;
+
+    fn parse(self, violations: &mut Violations) -> Option<Wanted> {
+        let Self { order_number, message_id, user_id, account_id } = self;
+        let Some(number) = order_number else {
+            let message = id(violations, "message_id", message_id);
+            let (user, account) =
+                (id(violations, "user_id", user_id), id(violations, "account_id", account_id));
+            let account = user.zip(account).map(|(user, account)| AccountKey { user, account });
+            return account.zip(message).map(|(account, message)| Wanted::Message(account, message));
+        };
+        for (name, value) in [("message_id", message_id), ("user_id", user_id), ("account_id", account_id)] {
+            if value.is_some() {
+                violations.refuse(name, "cannot be combined with order_number");
+            }
         }
+        let number = OrderNumber::parse(&number);
+        number
+            .map_err(|invalid| violations.refuse("order_number", invalid.to_string()))
+            .ok()
+            .map(Wanted::Number)
     }
-    let number = OrderNumber::parse(&number)
-        .map_err(|invalid| violations.refuse("order_number", invalid.to_string()))
-        .ok();
-    given(violations, number.map(Wanted::Number))
 }
 
 /// Parses an id, which is required without an order number.
@@ -49,24 +66,22 @@ fn id<T: FromStr<Err = InvalidId>>(
     parse_hyphenated(&value).map_err(|error: InvalidId| violations.refuse(name, error.to_string())).ok()
 }
 
-/// Returns the value if there are no violations.
-fn given(violations: Violations, wanted: Option<Wanted>) -> Result<Wanted, ApiError> {
-    violations.finish(())?;
-    wanted.ok_or_else(|| ApiError::internal("a lookup without a violation and without a value".to_owned()))
-}
-
 #[cfg(test)]
 mod tests {
     use actix_web::test::TestRequest;
 
     use super::*;
+    use crate::api::arguments::QueryParameters as _;
+    use crate::error::ApiError;
 
     const USER: &str = "0b1c2d3e-0000-4000-8000-000000000001";
     const ACCOUNT: &str = "77aa0000-0000-4000-8000-000000000001";
     const MESSAGE: &str = "4f9d0c9e-5d3e-4c0e-9a51-1b7a4a4e2f10";
 
     fn parsed(query: &str) -> Result<Wanted, ApiError> {
-        wanted(&TestRequest::with_uri(&format!("/v1/admin/transactions?{query}")).to_http_request())
+        LookupParams::read(
+            &TestRequest::with_uri(&format!("/v1/admin/transactions?{query}")).to_http_request(),
+        )
     }
 
     #[test]

@@ -2,19 +2,22 @@
 
 pub mod account_service;
 pub mod answer_memory;
+pub mod arguments;
+pub mod batch_query;
 pub mod batch_report;
 pub mod batch_service;
 pub mod batch_upload;
 pub mod conditions;
+pub mod endpoints;
 pub mod gate_report;
 pub mod handlers;
 pub mod lookup_query;
 pub mod negotiate;
 pub mod openapi;
+pub mod operation_headers;
 pub mod overview_report;
 pub mod pages;
 pub mod panics;
-pub mod parameters;
 pub mod partner_report;
 pub mod paths;
 pub mod payment_log;

@@ -3,24 +3,18 @@
 //! A cursor is opaque to clients. It contains a checksum of its position and its listing, so a modified cursor, or a cursor of
 //! another listing, is refused before any store access. A cursor is not secret and grants no permission.
 
-use actix_web::HttpRequest;
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-use postonce_shared::domain::batch::{ITEMS_MAX, OnInvalid, Phase};
-use postonce_shared::domain::ids::{InvalidPartner, PartnerId};
-use postonce_shared::domain::transaction::TransactionStatus;
 use postonce_shared::ports::ledger::Listing;
 use postonce_shared::text::digits;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
+use utoipa::IntoParams;
 
 use crate::access::shares::PAGE_BYTES_MAX;
-use crate::api::parameters::{
-    BatchListParams, BatchPartnerParam, BatchSubmitParams, PageParams, ResolvedParam, ResultParams,
-    StatementParams,
-};
+use crate::api::arguments::QueryTexts;
 use crate::error::ApiError;
-use crate::query;
+use crate::query::Violations;
 
 /// Default page size.
 pub const LIMIT_DEFAULT: usize = 100;
@@ -31,45 +25,39 @@ const LARGE_ITEMS_READ: usize = 8;
 /// Length of the checksum in a cursor, in bytes.
 const CHECK_BYTES: usize = 8;
 
-/// Query parameters of a listing.
+/// The query of a page of a listing.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct PageParams {
+    /// Maximum number of items.
+    #[param(value_type = Option<u16>, minimum = 1, maximum = 1000, default = 100)]
+    pub limit: Option<String>,
+    /// The `next_cursor` of the previous page.
+    #[param(pattern = "^[A-Za-z0-9_-]+$", min_length = 11, max_length = 1024)]
+    pub cursor: Option<String>,
+}
+
+impl QueryTexts for PageParams {
+    type Value = Page;
+
+    fn parse(self, violations: &mut Violations) -> Option<Page> {
+        let limits = format!("must be a number from 1 to {LIMIT_MAX}");
+        let limit = violations.parse("limit", self.limit, &limits, |text| {
+            digits(text).filter(|limit| (1..=LIMIT_MAX).contains(limit))
+        });
+        Some(Page { limit: limit.unwrap_or(LIMIT_DEFAULT), cursor: self.cursor })
+    }
+}
+
+/// The page of a listing that a client asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PageQuery {
+pub struct Page {
     /// Maximum number of items.
     pub limit: usize,
-    /// Status of the transactions to list. Used for transactions only.
-    pub status: TransactionStatus,
-    /// Whether to include resolved dead letters. Used for dead letters only.
-    pub include_resolved: bool,
     cursor: Option<String>,
 }
 
-impl PageQuery {
-    /// Parses the query.
-    ///
-    /// # Errors
-    /// [`ApiError`] with status 400 and every violation.
-    pub fn of(request: &HttpRequest) -> Result<Self, ApiError> {
-        let PageParams { limit, cursor } = query::texts(request)?;
-        let StatementParams { status, .. } = query::texts(request)?;
-        let ResolvedParam { resolved } = query::texts(request)?;
-        let mut violations = query::Violations::default();
-        let limits = format!("must be a number from 1 to {LIMIT_MAX}");
-        let limit = violations.parse("limit", limit, &limits, |text| {
-            digits(text).filter(|limit| (1..=LIMIT_MAX).contains(limit))
-        });
-        let statuses = "must be posted, accepted or rejected";
-        let status = violations.parse("status", status, statuses, TransactionStatus::from_code);
-        let include = "must be include, or absent";
-        let resolved =
-            violations.parse("resolved", resolved, include, |text| (text == "include").then_some(()));
-        violations.finish(Self {
-            limit: limit.unwrap_or(LIMIT_DEFAULT),
-            status: status.unwrap_or(TransactionStatus::Posted),
-            include_resolved: resolved.is_some(),
-            cursor,
-        })
-    }
-
+impl Page {
     /// Returns the position at which the page starts; `None` for the first page.
     ///
     /// # Errors
@@ -117,44 +105,6 @@ pub async fn page_of_large<T: Serialize>(
     }
 }
 
-/// Query parameters of the operations on batches. Each operation uses some of them.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BatchQuery {
-    /// What to do with invalid items.
-    pub on_invalid: Option<OnInvalid>,
-    /// Code of the phase to list.
-    pub phase: Option<&'static str>,
-    /// The partner whose batches are listed.
-    pub partner: Option<PartnerId>,
-    /// Number of the line after which results are returned.
-    pub after: Option<u32>,
-}
-
-impl BatchQuery {
-    /// Parses the query.
-    ///
-    /// # Errors
-    /// [`ApiError`] with status 400 and every violation.
-    pub fn of(request: &HttpRequest) -> Result<Self, ApiError> {
-        let BatchSubmitParams { on_invalid } = query::texts(request)?;
-        let BatchListParams { phase } = query::texts(request)?;
-        let BatchPartnerParam { partner_id } = query::texts(request)?;
-        let ResultParams { after } = query::texts(request)?;
-        let mut violations = query::Violations::default();
-        let on_invalid =
-            violations.parse("on-invalid", on_invalid, "must be refuse or skip", OnInvalid::from_code);
-        let phases = "must be received, splitting, posting, completed or cancelled";
-        let phase = violations
-            .parse("phase", phase, phases, |code| Phase::CODES.into_iter().find(|known| *known == code));
-        let names = InvalidPartner.to_string();
-        let partner = violations.parse("partner_id", partner_id, &names, |text| PartnerId::parse(text).ok());
-        let lines = format!("must be the number of a line, at most {ITEMS_MAX}");
-        let after =
-            violations.parse("after", after, &lines, |text| digits(text).filter(|line| *line <= ITEMS_MAX));
-        violations.finish(Self { on_invalid, phase, partner, after })
-    }
-}
-
 /// Encodes a position in a listing as a cursor.
 pub fn cursor(listing: &str, position: &str) -> String {
     let check = check(listing, position);
@@ -180,9 +130,10 @@ mod tests {
     use actix_web::test::TestRequest;
 
     use super::*;
+    use crate::api::arguments::QueryParameters as _;
 
-    fn query(text: &str) -> Result<PageQuery, ApiError> {
-        PageQuery::of(&TestRequest::with_uri(&format!("/?{text}")).to_http_request())
+    fn query(text: &str) -> Result<Page, ApiError> {
+        PageParams::read(&TestRequest::with_uri(&format!("/?{text}")).to_http_request())
     }
 
     #[test]
@@ -198,7 +149,6 @@ mod tests {
         {
             check(wrong, None);
         }
-        check("status=lost", None);
     }
 
     #[tokio::test]

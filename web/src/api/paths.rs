@@ -1,77 +1,168 @@
-//! Parses ids in paths, and builds paths.
-
-use std::str::FromStr;
+//! Paths of the operations: their parameters, and their construction.
 
 use actix_web::HttpRequest;
 use postonce_schemas::json::Violation;
 use postonce_shared::domain::batch::BatchKey;
 use postonce_shared::domain::ids::{
-    AccountKey, BatchId, InvalidId, InvalidPartner, MessageId, PartnerId, TransactionKey, UserId,
-    parse_hyphenated,
+    AccountId, AccountKey, BatchId, InvalidId, MessageId, PartnerId, TransactionKey, UserId, parse_hyphenated,
 };
+use utoipa::IntoParams;
+use utoipa::openapi::path::Parameter;
 
+use crate::api::arguments::PathParameters;
 use crate::error::{ApiError, Code};
 
-/// Parses the user id in the path.
-///
-/// # Errors
-/// [`ApiError`] with status 400 when it is not a UUID.
-pub fn user(request: &HttpRequest) -> Result<UserId, ApiError> {
-    let mut violations = Vec::new();
-    let user = id(request, "user_id", &mut violations);
-    finish(user, violations)
+/// Declares the parameters of paths: a struct with a member for each parameter.
+macro_rules! path_parameters {
+    ($($(#[$attribute:meta])* $struct:ident { $(
+        $(#[$member_attribute:meta])* $member:ident: $type:ty,
+    )* })*) => {$(
+        $(#[$attribute])*
+        #[derive(Debug, IntoParams)]
+        #[into_params(parameter_in = Path)]
+        pub struct $struct {
+            $($(#[$member_attribute])* #[param(value_type = String)] pub $member: $type,)*
+        }
+
+        impl PathParameters for $struct {
+            fn described() -> Vec<Parameter> {
+                Self::into_params(|| None)
+            }
+
+            fn read(request: &HttpRequest) -> Result<Self, ApiError> {
+                let mut violations = Vec::new();
+                $(let $member = parameter(request, stringify!($member), &mut violations);)*
+                match ($($member,)*) {
+                    ($(Some($member),)*) => Ok(Self { $($member,)* }),
+                    _ => Err(ApiError::violations(Code::PathInvalid, violations)),
+                }
+            }
+        }
+    )*};
 }
 
-/// Parses the user id and the account id in the path.
-///
-/// # Errors
-/// [`ApiError`] with status 400 that lists every id that is not a UUID.
-pub fn account(request: &HttpRequest) -> Result<AccountKey, ApiError> {
-    let mut violations = Vec::new();
-    let account = account_key(request, &mut violations);
-    finish(account, violations)
+path_parameters! {
+    /// The path of a user.
+    UserPath {
+        /// The user, a UUID.
+        #[param(format = "uuid")]
+        user_id: UserId,
+    }
+
+    /// The path of an account.
+    AccountPath {
+        /// The user, a UUID.
+        #[param(format = "uuid")]
+        user_id: UserId,
+        /// The account of that user, a UUID.
+        #[param(format = "uuid")]
+        account_id: AccountId,
+    }
+
+    /// The path of a transaction.
+    TransactionPath {
+        /// The user, a UUID.
+        #[param(format = "uuid")]
+        user_id: UserId,
+        /// The account of that user, a UUID.
+        #[param(format = "uuid")]
+        account_id: AccountId,
+        /// The `Idempotency-Key` of the request.
+        #[param(format = "uuid")]
+        message_id: MessageId,
+    }
+
+    /// The path of a dead letter.
+    DeadLetterPath {
+        /// The id of the dead letter.
+        id: String,
+    }
+
+    /// The path of a partner.
+    PartnerPath {
+        /// The partner: 1 to 32 characters, a lower-case letter, then lower-case letters, digits or `_`.
+        #[param(pattern = "^[a-z][a-z0-9_]{0,31}$", example = "shop")]
+        partner_id: PartnerId,
+    }
+
+    /// The path of a key of a partner.
+    PartnerKeyPath {
+        /// The partner.
+        #[param(pattern = "^[a-z][a-z0-9_]{0,31}$", example = "shop")]
+        partner_id: PartnerId,
+        /// The id of the key.
+        key_id: String,
+    }
+
+    /// The path of a batch.
+    BatchPath {
+        /// The `Idempotency-Key` of the batch.
+        #[param(format = "uuid")]
+        batch_id: BatchId,
+    }
+
+    /// The path of a batch of a partner.
+    PartnerBatchPath {
+        /// The partner.
+        #[param(pattern = "^[a-z][a-z0-9_]{0,31}$", example = "shop")]
+        partner_id: PartnerId,
+        /// The `Idempotency-Key` of the batch.
+        #[param(format = "uuid")]
+        batch_id: BatchId,
+    }
 }
 
-/// Parses the user id, the account id and the message id in the path.
-///
-/// # Errors
-/// [`ApiError`] with status 400 that lists every id that is not a UUID.
-pub fn message(request: &HttpRequest) -> Result<(AccountKey, MessageId), ApiError> {
-    let mut violations = Vec::new();
-    let account = account_key(request, &mut violations);
-    let message = id(request, "message_id", &mut violations);
-    finish(account.zip(message), violations)
+impl AccountPath {
+    /// Returns the key of the account.
+    pub const fn key(&self) -> AccountKey {
+        AccountKey { user: self.user_id, account: self.account_id }
+    }
 }
 
-/// Parses the partner id in the path.
-///
-/// # Errors
-/// [`ApiError`] with status 400 when it is not a valid partner id.
-pub fn partner(request: &HttpRequest) -> Result<PartnerId, ApiError> {
-    let mut violations = Vec::new();
-    let partner = partner_id(request, &mut violations);
-    finish(partner, violations)
+impl PartnerBatchPath {
+    /// Returns the key of the batch.
+    pub fn key(self) -> BatchKey {
+        BatchKey { partner: self.partner_id, batch: self.batch_id }
+    }
 }
 
-/// Parses the batch id in the path.
-///
-/// # Errors
-/// [`ApiError`] with status 400 when it is not a UUID.
-pub fn batch(request: &HttpRequest) -> Result<BatchId, ApiError> {
-    let mut violations = Vec::new();
-    let batch = id(request, "batch_id", &mut violations);
-    finish(batch, violations)
+/// The type of a parameter of a path.
+trait PathParameter: Sized {
+    /// Parses a parameter. The error says what is allowed.
+    fn parse(text: &str) -> Result<Self, String>;
 }
 
-/// Parses the partner id and the batch id in the path.
-///
-/// # Errors
-/// [`ApiError`] with status 400 that lists every id that is not valid.
-pub fn batch_of_partner(request: &HttpRequest) -> Result<BatchKey, ApiError> {
-    let mut violations = Vec::new();
-    let partner = partner_id(request, &mut violations);
-    let batch = id(request, "batch_id", &mut violations);
-    finish(partner.zip(batch).map(|(partner, batch)| BatchKey { partner, batch }), violations)
+macro_rules! parameters_with_hyphens {
+    ($($id:ident)*) => {$(
+        impl PathParameter for $id {
+            fn parse(text: &str) -> Result<Self, String> {
+                parse_hyphenated(text).map_err(|error: InvalidId| error.to_string())
+            }
+        }
+    )*};
+}
+
+parameters_with_hyphens! { UserId AccountId MessageId BatchId }
+
+impl PathParameter for PartnerId {
+    fn parse(text: &str) -> Result<Self, String> {
+        Self::parse(text).map_err(|error| error.to_string())
+    }
+}
+
+impl PathParameter for String {
+    fn parse(text: &str) -> Result<Self, String> {
+        Ok(text.to_owned())
+    }
+}
+
+fn parameter<T: PathParameter>(
+    request: &HttpRequest,
+    name: &str,
+    violations: &mut Vec<Violation>,
+) -> Option<T> {
+    let refuse = |message| violations.push(Violation { field: name.to_owned(), message });
+    T::parse(request.match_info().query(name)).map_err(refuse).ok()
 }
 
 /// Returns the path of a batch.
@@ -87,31 +178,4 @@ pub fn of_account(key: AccountKey) -> String {
 /// Returns the path of a transaction.
 pub fn of_transaction(key: &TransactionKey) -> String {
     format!("{}/transactions/{}", of_account(key.account), key.message)
-}
-
-fn account_key(request: &HttpRequest, violations: &mut Vec<Violation>) -> Option<AccountKey> {
-    let user = id(request, "user_id", violations);
-    let account = id(request, "account_id", violations);
-    user.zip(account).map(|(user, account)| AccountKey { user, account })
-}
-
-fn partner_id(request: &HttpRequest, violations: &mut Vec<Violation>) -> Option<PartnerId> {
-    let refuse = |invalid: InvalidPartner| {
-        violations.push(Violation { field: "partner_id".to_owned(), message: invalid.to_string() });
-    };
-    PartnerId::parse(request.match_info().query("partner_id")).map_err(refuse).ok()
-}
-
-fn id<T: FromStr<Err = InvalidId>>(
-    request: &HttpRequest,
-    name: &str,
-    violations: &mut Vec<Violation>,
-) -> Option<T> {
-    let refuse =
-        |error: InvalidId| violations.push(Violation { field: name.to_owned(), message: error.to_string() });
-    parse_hyphenated(request.match_info().query(name)).map_err(refuse).ok()
-}
-
-fn finish<T>(value: Option<T>, violations: Vec<Violation>) -> Result<T, ApiError> {
-    value.ok_or_else(|| ApiError::violations(Code::PathInvalid, violations))
 }

@@ -1,6 +1,5 @@
 //! Query parameters of a statement: order and filters.
 
-use actix_web::HttpRequest;
 use postonce_shared::domain::instruction::TransactionKind;
 use postonce_shared::domain::journal::Entry;
 use postonce_shared::domain::money::{Amount, check_decimal};
@@ -8,10 +7,11 @@ use postonce_shared::domain::time::Timestamp;
 use postonce_shared::domain::transaction::{Outcome, TransactionStatus};
 use postonce_shared::ports::ledger::StoredTransaction;
 use rust_decimal::Decimal;
+use serde::Deserialize;
+use utoipa::IntoParams;
 
-use crate::api::parameters::StatementParams;
-use crate::error::ApiError;
-use crate::query;
+use crate::api::arguments::QueryTexts;
+use crate::query::Violations;
 
 /// Order of the transactions in a statement.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -68,24 +68,56 @@ impl StatementFilter {
     }
 }
 
-/// Query parameters of a statement.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+/// Order and filters of a statement.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct StatementParams {
+    /// `posted` (the statement), `accepted` or `rejected`.
+    #[param(default = "posted", pattern = "^(posted|accepted|rejected)$")]
+    pub status: Option<String>,
+    /// `oldest_first`, which lists accepted and rejected transactions by id; for posted ones also `newest_first`; for
+    /// rejected ones also `by_decision`, which leaves out those that were decided before the account was opened, or before
+    /// its journal contained every decision.
+    #[param(default = "oldest_first", pattern = "^(oldest_first|newest_first|by_decision)$")]
+    pub order: Option<String>,
+    /// Only transactions that were posted, accepted or rejected, according to `status`, at this time or later.
+    #[param(format = "date-time", example = "2026-11-01T00:00:00Z")]
+    pub from: Option<String>,
+    /// The same, before this time.
+    #[param(format = "date-time", example = "2026-12-01T00:00:00Z")]
+    pub until: Option<String>,
+    /// `deposit` or `withdrawal`.
+    #[param(pattern = "^(deposit|withdrawal)$")]
+    pub r#type: Option<String>,
+    /// The smallest amount.
+    #[param(pattern = r"^(0|[1-9][0-9]{0,17})(\.[0-9]{1,4})?$", example = "12.50")]
+    pub amount_min: Option<String>,
+    /// The largest amount.
+    #[param(pattern = r"^(0|[1-9][0-9]{0,17})(\.[0-9]{1,4})?$", example = "12.50")]
+    pub amount_max: Option<String>,
+    /// Only transactions with exactly this reference.
+    pub reference: Option<String>,
+}
+
+/// The transactions of a statement that a client asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StatementQuery {
+    /// The status of the transactions.
+    pub status: TransactionStatus,
     /// The order of the transactions.
     pub order: Order,
     /// Selects the transactions.
     pub filter: StatementFilter,
 }
 
-impl StatementQuery {
-    /// Parses the query of a statement of transactions in this status.
-    ///
-    /// # Errors
-    /// [`ApiError`] with status 400 and every violation.
-    pub fn of(request: &HttpRequest, status: TransactionStatus) -> Result<Self, ApiError> {
-        let StatementParams { status: _, order, from, until, r#type, amount_min, amount_max, reference } =
-            query::texts(request)?;
-        let mut violations = query::Violations::default();
+impl QueryTexts for StatementParams {
+    type Value = StatementQuery;
+
+    fn parse(self, violations: &mut Violations) -> Option<StatementQuery> {
+        let Self { status, order, from, until, r#type, amount_min, amount_max, reference } = self;
+        let statuses = "must be posted, accepted or rejected";
+        let status = violations.parse("status", status, statuses, TransactionStatus::from_code);
+        let status = status.unwrap_or(TransactionStatus::Posted);
         let orders = match status {
             TransactionStatus::Posted => "must be oldest_first or newest_first for posted transactions",
             TransactionStatus::Accepted => "must be oldest_first for accepted transactions",
@@ -109,12 +141,16 @@ impl StatementQuery {
             amount_max: violations.parse("amount_max", amount_max, amount, decimal),
             reference,
         };
-        violations.finish(Self { order, filter })
+        Some(StatementQuery { status, order, filter })
     }
+}
 
+impl StatementQuery {
     /// Returns a text that identifies the order and the filter in cursors; empty for the default.
     pub fn name(&self) -> String {
-        if *self == Self::default() { String::new() } else { format!(", {self:?}") }
+        let Self { status: _, order, filter } = self;
+        let is_default = *order == Order::default() && *filter == StatementFilter::default();
+        if is_default { String::new() } else { format!(", {order:?}, {filter:?}") }
     }
 }
 

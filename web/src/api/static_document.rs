@@ -41,7 +41,9 @@ impl StaticDocument {
             .insert_header((header::ETAG, format!("W/{}", self.tag)))
             .insert_header((header::CACHE_CONTROL, "no-cache"))
             .insert_header((header::VARY, "Accept-Encoding"));
-        if EntityTags::of_if_none_match(request).is_some_and(|known| known.list_weakly(&self.tag)) {
+        if EntityTags::of(request.headers(), "if-none-match")
+            .is_some_and(|known| known.list_weakly(&self.tag))
+        {
             return response.status(StatusCode::NOT_MODIFIED).finish();
         }
         response.content_type(self.content_type.as_str());

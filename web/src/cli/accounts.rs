@@ -9,11 +9,12 @@ use postonce_schemas::json::{Account, AccountPage, FoundTransactions, Transactio
 use postonce_shared::bank::Bank;
 use postonce_shared::command_output::tell;
 use postonce_shared::domain::ids::{AccountKey, MessageId, OrderNumber, UserId};
+use postonce_shared::domain::transaction::TransactionStatus;
 
 use crate::access::view::View;
 use crate::admin::lookup::{self, Wanted};
 use crate::api::account_service::AccountService;
-use crate::api::statement_query::{Order, StatementQuery};
+use crate::api::statement_query::{Order, StatementFilter, StatementQuery};
 use crate::api::{respond, transaction_history};
 use crate::cli::ids::parse_account;
 use crate::cli::output::{json, table};
@@ -172,7 +173,11 @@ async fn statement(
     out: &mut (dyn Write + Send),
 ) -> anyhow::Result<ExitCode> {
     let service = AccountService::new(bank);
-    let query = StatementQuery { order: Order::NewestFirst, ..StatementQuery::default() };
+    let query = StatementQuery {
+        status: TransactionStatus::Posted,
+        order: Order::NewestFirst,
+        filter: StatementFilter::default(),
+    };
     let listing = service.statement((key, View::All), &query, before, limit).await;
     let listing = listing.context("the statement cannot be read")?;
     let Some(listing) = listing else { return not_found(&format!("the account {key} does not exist")) };

@@ -14,7 +14,6 @@ use postonce_shared::domain::decision::{NewTerms, TermsContext, change_terms, op
 use postonce_shared::domain::ids::{AccountId, AccountKey, TransactionKey, UserId};
 use postonce_shared::domain::journal::Entry;
 use postonce_shared::domain::money::{AmountError, OverdraftLimit};
-use postonce_shared::domain::transaction::TransactionStatus;
 use postonce_shared::ports::Store;
 use postonce_shared::ports::fault::{StoreFault, chain};
 use postonce_shared::ports::ledger::{Listing, Opened, StoredTransaction};
@@ -245,7 +244,7 @@ impl AccountService {
     pub async fn statement(
         &self,
         (key, view): (AccountKey, View<'_>),
-        StatementQuery { order, filter }: &StatementQuery,
+        StatementQuery { order, filter, .. }: &StatementQuery,
         position: Option<u64>,
         limit: usize,
     ) -> Result<Option<Listing<Entry>>, StoreFault> {
@@ -307,7 +306,7 @@ impl AccountService {
     pub async fn by_status(
         &self,
         (key, view): (AccountKey, View<'_>),
-        (status, StatementQuery { order, filter }): (TransactionStatus, &StatementQuery),
+        StatementQuery { status, order, filter }: &StatementQuery,
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Option<Listing<StoredTransaction>>, StoreFault> {
@@ -317,7 +316,7 @@ impl AccountService {
                 if *order == Order::ByDecision {
                     return rejections(&self.store, key, view.partner(), from, limit).await;
                 }
-                let listing = self.store.log.by_status(key, status, view.partner(), from, limit).await?;
+                let listing = self.store.log.by_status(key, *status, view.partner(), from, limit).await?;
                 let known = !listing.items.is_empty() || self.account(key).await?.is_some();
                 Ok(known.then_some(listing))
             }

@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use actix_web::http::header::HeaderMap;
 use postonce_schemas::json::{self as wire, Violation};
 use postonce_shared::domain::batch::Tally;
 use postonce_shared::domain::money::{Currency, check_decimal};
@@ -11,11 +10,6 @@ use postonce_shared::text::digits;
 
 use crate::error::{ApiError, Code};
 use crate::formats::members::Members;
-
-/// Header with the number of items.
-pub const BATCH_COUNT: &str = "batch-count";
-/// Header with the sums of the amounts of deposits and withdrawals together, by currency: `EUR=1250.00, USD=7.00`.
-pub const BATCH_SUMS: &str = "batch-sums";
 
 /// In minor units.
 type Sums = BTreeMap<&'static str, (Currency, u128)>;
@@ -47,32 +41,27 @@ pub struct ControlTotals {
 }
 
 impl ControlTotals {
-    /// Reads the headers.
+    /// Parses the values of the headers `Batch-Count` and `Batch-Sums`. The sums are those of the amounts of deposits and
+    /// withdrawals together, by currency: `EUR=1250.00, USD=7.00`.
     ///
     /// # Errors
     /// [`ApiError`] with status 422 that names the header.
-    pub fn of(headers: &HeaderMap) -> Result<Self, ApiError> {
+    pub fn parse(count: Option<&str>, sums: Option<&str>) -> Result<Self, ApiError> {
         let place = Place::Headers;
         let (count_field, sums_field) = place.fields();
-        // Several lines are one list (RFC 9110, section 5.3), which a count is not.
-        let text = |name: &str| {
-            let lines = headers.get_all(name).map(|value| value.to_str().unwrap_or_default().trim());
-            let lines: Vec<&str> = lines.collect();
-            (!lines.is_empty()).then(|| lines.join(", "))
-        };
         let mut violations = Vec::new();
         let mut refuse = |field: &str, message: &str| {
             violations.push(Violation { field: field.to_owned(), message: message.to_owned() });
         };
-        let count = text(BATCH_COUNT).and_then(|text| {
-            let count = digits(&text);
+        let count = count.and_then(|text| {
+            let count = digits(text);
             if count.is_none() {
                 refuse(count_field, "must be the number of items");
             }
             count
         });
-        let sums = text(BATCH_SUMS).and_then(|text| {
-            let sums = parse_sums(&text);
+        let sums = sums.and_then(|text| {
+            let sums = parse_sums(text);
             if sums.is_none() {
                 refuse(sums_field, "must have one sum for each currency, such as EUR=1250.00, USD=7.00");
             }

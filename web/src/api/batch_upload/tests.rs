@@ -11,6 +11,7 @@ use super::reading::tests::reading;
 use super::*;
 use crate::access::scopes::Scope;
 use crate::access::turns::Turns;
+use crate::api::arguments::HeaderParameter as _;
 use crate::formats::items::ITEM_FORMATS;
 
 fn headers(values: &[(&'static str, &str)]) -> HeaderMap {
@@ -21,6 +22,12 @@ fn headers(values: &[(&'static str, &str)]) -> HeaderMap {
     headers
 }
 
+fn control_totals(values: &[(&'static str, &str)]) -> Result<ControlTotals, ApiError> {
+    let headers = headers(values);
+    let text = |name| Option::<String>::read(&headers, name).unwrap();
+    ControlTotals::parse(text("batch-count").as_deref(), text("batch-sums").as_deref())
+}
+
 #[test]
 fn control_totals_are_compared_exactly() {
     let mut valid = Tally::default();
@@ -29,7 +36,7 @@ fn control_totals_are_compared_exactly() {
     valid.add(TransactionKind::Withdrawal, amount("0.01", "EUR"));
     valid.add(TransactionKind::Deposit, amount("7", "JPY"));
     let check = |count: &str, sums: &str, expected: &[&str]| {
-        let totals = ControlTotals::of(&headers(&[("batch-count", count), ("batch-sums", sums)])).unwrap();
+        let totals = control_totals(&[("batch-count", count), ("batch-sums", sums)]).unwrap();
         let found = totals.violations(3, &valid);
         let found: Vec<&str> = found.iter().map(|violation| violation.message.as_str()).collect();
         assert_eq!(found, expected, "{count} {sums}");
@@ -44,7 +51,7 @@ fn control_totals_are_compared_exactly() {
     );
     check("3", "EUR=10000000000000000", &["has no sum for JPY, but the document has items in it"]);
     check("3", "EUR=10000000000000000, JPY=7, USD=1", &["has 1.00 USD, but the items have 0.00 USD"]);
-    assert_eq!(ControlTotals::of(&headers(&[])).unwrap().violations(3, &valid), []);
+    assert_eq!(control_totals(&[]).unwrap().violations(3, &valid), []);
 }
 
 #[test]
@@ -63,7 +70,7 @@ fn wrong_control_totals_are_named() {
         ("batch-sums", "euro=1"),
         ("batch-sums", ""),
     ] {
-        let error = ControlTotals::of(&headers(&[(name, wrong)])).unwrap_err();
+        let error = control_totals(&[(name, wrong)]).unwrap_err();
         let fields: Vec<&str> = error.fields().collect();
         assert_eq!(fields.len(), 1, "{name}: {wrong}");
         assert!(fields[0].eq_ignore_ascii_case(name));
@@ -72,7 +79,7 @@ fn wrong_control_totals_are_named() {
 
 #[test]
 fn totals_in_several_lines_are_one_list() {
-    let totals = |values: &[(&'static str, &str)]| ControlTotals::of(&headers(values));
+    let totals = control_totals;
     let one = totals(&[("batch-sums", "EUR=1.00, USD=7.00")]).unwrap();
     assert_eq!(totals(&[("batch-sums", "EUR=1.00"), ("batch-sums", "USD=7.00")]).unwrap(), one);
     for repeated in [
@@ -159,7 +166,7 @@ fn check_document(
     let rules = Rules {
         on_invalid: OnInvalid::Skip,
         items_max: 10,
-        control: ControlTotals::of(&headers(headers_sent))?,
+        control: control_totals(headers_sent)?,
         partner: Arc::new(partner),
         scopes: Scope::ALL.iter().copied().collect(),
     };

@@ -14,15 +14,14 @@ use crate::access::audit;
 use crate::access::authentication::Caller;
 use crate::access::scopes::{Accounts, Read};
 use crate::api::account_service::{AccountService, ChangeOutcome, OpenOutcome};
-use crate::api::conditions::EntityTags;
+use crate::api::arguments::{Headers, Path, Query};
 use crate::api::negotiate::Reply;
-use crate::api::pages::{PageQuery, cursor};
-use crate::api::parameters::{
-    AccountGetHeaders, AccountPatchHeaders, AccountPath, AccountPutHeaders, PageParams, UserPath,
-};
+use crate::api::operation_headers::{AccountGetHeaders, AccountPatchHeaders, AccountPutHeaders};
+use crate::api::pages::{PageParams, cursor};
+use crate::api::paths::{AccountPath, UserPath};
 use crate::api::refusals::{ChangingRefusals, ListingRefusals, OpeningRefusals, ReadingRefusals};
+use crate::api::respond;
 use crate::api::translate::{self, InboundDocument};
-use crate::api::{paths, respond};
 use crate::error::{ApiError, Code};
 
 /// Open an account
@@ -34,7 +33,6 @@ use crate::error::{ApiError, Code};
     path = "/v1/users/{user_id}/accounts/{account_id}",
     operation_id = "open_account",
     tag = "accounts",
-    params(AccountPath, AccountPutHeaders),
     request_body(content = OpenAccountRequest, content_type = "application/json"),
     responses(
         (status = 201, description = "The account was opened.", body = WireAccount, headers(
@@ -46,22 +44,24 @@ use crate::error::{ApiError, Code};
         )),
         OpeningRefusals
     ),
-    security(("api_key" = ["accounts"]))
 )]
 pub async fn open(
     mut caller: Caller<Accounts>,
+    path: Path<AccountPath>,
+    conditions: Headers<AccountPutHeaders>,
     request: HttpRequest,
     payload: Payload,
     accounts_service: Data<AccountService>,
     acceptor: Data<Acceptor>,
 ) -> Result<HttpResponse, ApiError> {
     let reply = Reply::to(&request)?;
-    let key = paths::account(&request)?;
+    let key = path.value()?.key();
     let document = InboundDocument::read(&mut caller, &request, payload).await?;
     let terms = translate::account_terms(&document)?;
     let key = caller.within(key)?;
     let currency = terms.currency;
-    if let Some(expected) = EntityTags::of_if_match(&request) {
+    let conditions = conditions.value()?;
+    if let Some(expected) = conditions.if_match {
         let present = accounts_service.account(key).await?;
         if !present.as_ref().is_some_and(|account| expected.list_version(account.version)) {
             return Err(another_state(present.as_ref()));
@@ -74,7 +74,7 @@ pub async fn open(
         })
         .await?;
     if let (OpenOutcome::Same(account) | OpenOutcome::Different(account), Some(unexpected)) =
-        (&opening, EntityTags::of_if_none_match(&request))
+        (&opening, conditions.if_none_match)
         && unexpected.refuse_version(account.version)
     {
         return Err(another_state(Some(account)));
@@ -93,7 +93,6 @@ pub async fn open(
     path = "/v1/users/{user_id}/accounts/{account_id}",
     operation_id = "change_account",
     tag = "accounts",
-    params(AccountPath, AccountPatchHeaders),
     request_body(content = ChangeAccountRequest, content_type = "application/json"),
     responses(
         (status = 200, description = "The current account.", body = WireAccount, headers(
@@ -101,21 +100,22 @@ pub async fn open(
         )),
         ChangingRefusals
     ),
-    security(("api_key" = ["accounts"]))
 )]
 pub async fn change(
     mut caller: Caller<Accounts>,
+    path: Path<AccountPath>,
+    condition: Headers<AccountPatchHeaders>,
     request: HttpRequest,
     payload: Payload,
     accounts_service: Data<AccountService>,
 ) -> Result<HttpResponse, ApiError> {
     let reply = Reply::to(&request)?;
-    let key = paths::account(&request)?;
+    let key = path.value()?.key();
     let document = InboundDocument::read(&mut caller, &request, payload).await?;
     let change = translate::account_change(&document)?;
     audit::annotate(&request, "changes", change.members());
     let key = caller.within(key)?;
-    let expected = EntityTags::of_if_match(&request);
+    let expected = condition.value()?.if_match;
     let is_expected = |version| expected.as_ref().is_none_or(|expected| expected.list_version(version));
     let changed = caller
         .under_present_rights(&request, async |caller| {
@@ -153,7 +153,6 @@ pub async fn change(
     path = "/v1/users/{user_id}/accounts/{account_id}",
     operation_id = "get_account",
     tag = "accounts",
-    params(AccountPath, AccountGetHeaders),
     responses(
         (status = 200, description = "The current account.", body = WireAccount, headers(
             ("ETag" = String, description = "Entity tag of the account."),
@@ -163,18 +162,19 @@ pub async fn change(
         )),
         ReadingRefusals
     ),
-    security(("api_key" = ["read"]))
 )]
 pub async fn find(
     caller: Caller<Read>,
+    path: Path<AccountPath>,
+    condition: Headers<AccountGetHeaders>,
     request: HttpRequest,
     accounts_service: Data<AccountService>,
 ) -> Result<HttpResponse, ApiError> {
     let reply = Reply::to(&request)?;
-    let key = caller.within(paths::account(&request)?)?;
+    let key = caller.within(path.value()?.key())?;
     let account = accounts_service.account(key).await?.ok_or_else(ApiError::account_unknown)?;
     let tag = respond::account_tag(&account, reply);
-    if EntityTags::of_if_none_match(&request).is_some_and(|known| known.list_weakly(&tag)) {
+    if condition.value()?.if_none_match.is_some_and(|known| known.list_weakly(&tag)) {
         let mut unchanged = HttpResponse::NotModified();
         return Ok(unchanged
             .insert_header((header::ETAG, tag))
@@ -200,18 +200,18 @@ fn another_state(present: Option<&Account>) -> ApiError {
     path = "/v1/users/{user_id}/accounts",
     operation_id = "list_accounts",
     tag = "accounts",
-    params(UserPath, PageParams),
     responses((status = 200, description = "A page of accounts, by id.", body = AccountPage), ListingRefusals),
-    security(("api_key" = ["read"]))
 )]
 pub async fn list(
     mut caller: Caller<Read>,
+    path: Path<UserPath>,
+    page: Query<PageParams>,
     request: HttpRequest,
     accounts_service: Data<AccountService>,
 ) -> Result<HttpResponse, ApiError> {
     let reply = Reply::to(&request)?;
-    let user = paths::user(&request)?;
-    let page = PageQuery::of(&request)?;
+    let user = path.value()?.user_id;
+    let page = page.value()?;
     let listing = format!("accounts of {user}");
     let after =
         page.position(&listing)?.map(|id| id.parse()).transpose().map_err(|_| ApiError::cursor_invalid())?;

@@ -1,7 +1,7 @@
 //! Reports for operators: queues, order numbers, single transactions, costs, the number of workers.
 
+use actix_web::HttpResponse;
 use actix_web::web::Data;
-use actix_web::{HttpRequest, HttpResponse};
 use postonce_schemas::json::{
     FoundTransactions, OrderNumbers, QueueList, Scale, Scrubber, StorageOperations,
 };
@@ -9,9 +9,10 @@ use postonce_schemas::json::{
 use crate::access::authentication::Caller;
 use crate::access::scopes::{Admin, Metrics, Operate, Scale as ReadScale};
 use crate::admin::service::AdminService;
-use crate::api::parameters::LookupParams;
+use crate::api::arguments::Query;
+use crate::api::lookup_query::LookupParams;
 use crate::api::refusals::Refusals;
-use crate::api::{lookup_query, respond, scrubber_report, transaction_history};
+use crate::api::{respond, scrubber_report, transaction_history};
 use crate::error::ApiError;
 
 /// List the work queues
@@ -21,7 +22,6 @@ use crate::error::ApiError;
     operation_id = "list_queues",
     tag = "admin",
     responses((status = 200, description = "The queues, by name.", body = QueueList), Refusals),
-    security(("api_key" = ["metrics"]))
 )]
 pub async fn queues(_caller: Caller<Metrics>, admin: Data<AdminService>) -> Result<HttpResponse, ApiError> {
     let now = admin.now();
@@ -39,7 +39,6 @@ pub async fn queues(_caller: Caller<Metrics>, admin: Data<AdminService>) -> Resu
     operation_id = "get_order_numbers",
     tag = "admin",
     responses((status = 200, description = "The register of order numbers.", body = OrderNumbers), Refusals),
-    security(("api_key" = ["admin"]))
 )]
 pub async fn order_numbers(
     _caller: Caller<Admin>,
@@ -59,16 +58,14 @@ pub async fn order_numbers(
     path = "/v1/admin/transactions",
     operation_id = "find_transactions",
     tag = "admin",
-    params(LookupParams),
     responses((status = 200, description = "The transactions that were found.", body = FoundTransactions), Refusals),
-    security(("api_key" = ["admin"]))
 )]
 pub async fn transactions(
     caller: Caller<Admin>,
-    request: HttpRequest,
+    wanted: Query<LookupParams>,
     admin: Data<AdminService>,
 ) -> Result<HttpResponse, ApiError> {
-    let mut found = admin.transactions(lookup_query::wanted(&request)?).await?;
+    let mut found = admin.transactions(wanted.value()?).await?;
     found.retain(|stored| caller.within(stored.submission.key.account).is_ok());
     let transactions = found.into_iter().map(transaction_history::of).collect();
     Ok(HttpResponse::Ok().json(FoundTransactions { transactions }))
@@ -84,7 +81,6 @@ pub async fn transactions(
     operation_id = "get_storage_operations",
     tag = "admin",
     responses((status = 200, description = "Counts and prices.", body = StorageOperations), Refusals),
-    security(("api_key" = ["operate"]))
 )]
 pub async fn storage_operations(
     _caller: Caller<Operate>,
@@ -105,7 +101,6 @@ pub async fn storage_operations(
     operation_id = "get_scrubber",
     tag = "admin",
     responses((status = 200, description = "Progress and results.", body = Scrubber), Refusals),
-    security(("api_key" = ["operate"]))
 )]
 pub async fn scrubber(_caller: Caller<Operate>, admin: Data<AdminService>) -> Result<HttpResponse, ApiError> {
     Ok(HttpResponse::Ok().json(scrubber_report::write(admin.scrubber().await?)))
@@ -137,7 +132,6 @@ pub async fn scrubber(_caller: Caller<Operate>, admin: Data<AdminService>) -> Re
     operation_id = "get_scale",
     tag = "admin",
     responses((status = 200, description = "The number and its reasons.", body = Scale), Refusals),
-    security(("api_key" = ["scale"]))
 )]
 pub async fn scale(_caller: Caller<ReadScale>, admin: Data<AdminService>) -> Result<HttpResponse, ApiError> {
     let report = admin.scale().await.map_err(ApiError::queue)?;

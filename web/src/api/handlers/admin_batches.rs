@@ -6,13 +6,12 @@ use postonce_schemas::json::{BatchResult, PartnerBatch, PartnerBatchPage};
 
 use crate::access::authentication::Caller;
 use crate::access::scopes::{Admin, Operate};
+use crate::api::arguments::{Path, Query};
+use crate::api::batch_query::{BatchListParams, BatchPartnerParam, ResultParams};
 use crate::api::batch_report::WantedResults;
 use crate::api::batch_service::BatchService;
-use crate::api::pages::{BatchQuery, PageQuery};
-use crate::api::parameters::{
-    BatchListParams, BatchPartnerParam, PageParams, PartnerBatchPath, ResultParams,
-};
-use crate::api::paths;
+use crate::api::pages::PageParams;
+use crate::api::paths::PartnerBatchPath;
 use crate::api::refusals::{
     BatchCancellingRefusals, BatchListingRefusals, BatchReadingRefusals, BatchResultRefusals,
 };
@@ -28,17 +27,15 @@ use crate::error::{ApiError, Code};
     path = "/v1/admin/batches",
     operation_id = "list_batches_of_partners",
     tag = "admin",
-    params(PageParams, BatchListParams, BatchPartnerParam),
     responses((status = 200, description = "A page of batches.", body = PartnerBatchPage), BatchListingRefusals),
-    security(("api_key" = ["operate"]))
 )]
 pub async fn list(
     mut caller: Caller<Operate>,
+    query: Query<(PageParams, (BatchListParams, BatchPartnerParam))>,
     request: HttpRequest,
     service: Data<BatchService>,
 ) -> Result<HttpResponse, ApiError> {
-    let page = PageQuery::of(&request)?;
-    let BatchQuery { phase, partner, .. } = BatchQuery::of(&request)?;
+    let (page, (phase, partner)) = query.value()?;
     let _turn = caller.page_turn(&request, page.limit).await?;
     let (batches, next_cursor) = match partner {
         None => service.page_of_open(&page, phase).await?,
@@ -58,16 +55,14 @@ pub async fn list(
     path = "/v1/admin/batches/{partner_id}/{batch_id}",
     operation_id = "get_batch_of_partner",
     tag = "admin",
-    params(PartnerBatchPath),
     responses((status = 200, description = "The current state of the batch.", body = PartnerBatch), BatchReadingRefusals),
-    security(("api_key" = ["operate"]))
 )]
 pub async fn find(
     _caller: Caller<Operate>,
-    request: HttpRequest,
+    path: Path<PartnerBatchPath>,
     service: Data<BatchService>,
 ) -> Result<HttpResponse, ApiError> {
-    let key = paths::batch_of_partner(&request)?;
+    let key = path.value()?.key();
     let batch = service.batches.find(&key, None).await?.ok_or_else(unknown)?;
     Ok(HttpResponse::Ok().json(service.report_of_partner(&batch)))
 }
@@ -80,16 +75,14 @@ pub async fn find(
     path = "/v1/admin/batches/{partner_id}/{batch_id}",
     operation_id = "cancel_batch_of_partner",
     tag = "admin",
-    params(PartnerBatchPath),
     responses((status = 200, description = "The batch is cancelled.", body = PartnerBatch), BatchCancellingRefusals),
-    security(("api_key" = ["operate"]))
 )]
 pub async fn cancel(
     caller: Caller<Operate>,
-    request: HttpRequest,
+    path: Path<PartnerBatchPath>,
     service: Data<BatchService>,
 ) -> Result<HttpResponse, ApiError> {
-    let key = paths::batch_of_partner(&request)?;
+    let key = path.value()?.key();
     let cancelled = service.cancel(&key, caller.standing()).await?.ok_or_else(unknown)?;
     Ok(HttpResponse::Ok().json(service.report_of_partner(&cancelled)))
 }
@@ -104,7 +97,6 @@ pub async fn cancel(
     path = "/v1/admin/batches/{partner_id}/{batch_id}/results",
     operation_id = "get_results_of_partner",
     tag = "admin",
-    params(PartnerBatchPath, ResultParams),
     responses(
         (status = 200, description = "One `BatchResult` on each line.", content(
             (BatchResult = "application/x-ndjson"),
@@ -112,15 +104,16 @@ pub async fn cancel(
         )),
         BatchResultRefusals
     ),
-    security(("api_key" = ["admin"]))
 )]
 pub async fn results(
     caller: Caller<Admin>,
+    path: Path<PartnerBatchPath>,
+    after: Query<ResultParams>,
     request: HttpRequest,
     service: Data<BatchService>,
 ) -> Result<HttpResponse, ApiError> {
-    let key = paths::batch_of_partner(&request)?;
-    let wanted = WantedResults::of(&request)?;
+    let key = path.value()?.key();
+    let wanted = WantedResults::of(&request, after)?;
     let batch = service.batches.find(&key, None).await?.ok_or_else(unknown)?;
     wanted.answer(&service.batches, &batch, caller).await
 }

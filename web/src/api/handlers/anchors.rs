@@ -8,8 +8,8 @@ use postonce_shared::ports::ledger::Listing;
 
 use crate::access::authentication::Caller;
 use crate::access::scopes::Admin;
-use crate::api::pages::{PageQuery, cursor};
-use crate::api::parameters::PageParams;
+use crate::api::arguments::Query;
+use crate::api::pages::{PageParams, cursor};
 use crate::api::refusals::AnchorListingRefusals;
 use crate::api::respond;
 use crate::error::ApiError;
@@ -24,17 +24,16 @@ use crate::error::ApiError;
     path = "/v1/admin/anchors",
     operation_id = "list_anchors",
     tag = "admin",
-    params(PageParams),
     responses((status = 200, description = "A page of the anchors.", body = AnchorPage), AnchorListingRefusals),
-    security(("api_key" = ["admin"]))
 )]
 pub async fn list(
     mut caller: Caller<Admin>,
+    page: Query<PageParams>,
     request: HttpRequest,
     log: Data<AnchorLog>,
 ) -> Result<HttpResponse, ApiError> {
     const LISTING: &str = "anchors";
-    let page = PageQuery::of(&request)?;
+    let page = page.value()?;
     let _turn = caller.page_turn(&request, page.limit).await?;
     // One more than requested, to know whether there is another page.
     let anchors = log.list(page.before(LISTING)?, page.limit.saturating_add(1)).await?;

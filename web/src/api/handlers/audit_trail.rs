@@ -9,8 +9,8 @@ use postonce_shared::ports::ledger::Listing;
 
 use crate::access::authentication::Caller;
 use crate::access::scopes::Admin;
-use crate::api::pages::{PageQuery, cursor};
-use crate::api::parameters::PageParams;
+use crate::api::arguments::Query;
+use crate::api::pages::{PageParams, cursor};
 use crate::api::refusals::AuditListingRefusals;
 use crate::api::respond;
 use crate::error::ApiError;
@@ -25,17 +25,16 @@ use crate::error::ApiError;
     path = "/v1/admin/audit",
     operation_id = "list_audit_rows",
     tag = "admin",
-    params(PageParams),
     responses((status = 200, description = "A page of the audit trail.", body = AuditPage), AuditListingRefusals),
-    security(("api_key" = ["admin"]))
 )]
 pub async fn list(
     mut caller: Caller<Admin>,
+    page: Query<PageParams>,
     request: HttpRequest,
     trail: Data<AuditTrail>,
 ) -> Result<HttpResponse, ApiError> {
     const LISTING: &str = "audit rows";
-    let page = PageQuery::of(&request)?;
+    let page = page.value()?;
     let _turn = caller.page_turn(&request, page.limit).await?;
     // One more than requested, to know whether there is another page.
     let rows = trail.list(page.before(LISTING)?, page.limit.saturating_add(1)).await?;

@@ -10,13 +10,13 @@ use postonce_shared::protocol::accept::Acceptor;
 use crate::access::audit;
 use crate::access::authentication::Caller;
 use crate::access::scopes::{Batch as BatchScope, Permission};
+use crate::api::arguments::{Headers, Path, Query};
+use crate::api::batch_query::{BatchListParams, BatchSubmitParams, ResultParams};
 use crate::api::batch_report::WantedResults;
 use crate::api::batch_service::{BatchService, Submission};
-use crate::api::pages::{BatchQuery, PageQuery};
-use crate::api::parameters::{
-    BatchHeaders, BatchListParams, BatchPath, BatchSubmitParams, PageParams, ResultParams, WaitHeader,
-};
-use crate::api::paths;
+use crate::api::operation_headers::{BatchHeaders, WaitHeader};
+use crate::api::pages::PageParams;
+use crate::api::paths::{self, BatchPath};
 use crate::api::refusals::{
     BatchCancellingRefusals, BatchListingRefusals, BatchReadingRefusals, BatchResultRefusals,
     BatchSubmitRefusals,
@@ -36,7 +36,6 @@ use crate::headers::{IDEMPOTENT_REPLAYED, PREFERENCE_APPLIED, Wait};
     path = "/v1/batches",
     operation_id = "submit_batch",
     tag = "batches",
-    params(BatchHeaders, BatchSubmitParams),
     request_body(content = String, content_type = "application/x-ndjson", description = "One JSON object on each line: \
         a `BatchItem` with the members of a `TransactionRequest`. Also `text/csv` with a header line, with the same names \
         as columns and `metadata.NAME` for metadata, or `application/xml`: a `BatchRequest` of the canonical XML, with a \
@@ -51,16 +50,17 @@ use crate::headers::{IDEMPOTENT_REPLAYED, PREFERENCE_APPLIED, Wait};
         )),
         BatchSubmitRefusals
     ),
-    security(("api_key" = ["batch"]))
 )]
 pub async fn submit(
     mut caller: Caller<BatchScope>,
+    headers: Headers<BatchHeaders>,
+    on_invalid: Query<BatchSubmitParams>,
     request: HttpRequest,
     payload: Payload,
     service: Data<BatchService>,
     acceptor: Data<Acceptor>,
 ) -> Result<HttpResponse, ApiError> {
-    let submission = Submission::of(&caller, &request)?;
+    let submission = Submission::of(&caller, &request, on_invalid, headers)?;
     audit::annotate(&request, "batch", submission.key.batch);
     let (batch, is_new) = service.submit(submission, &mut caller, &request, payload).await?;
     let mut response = HttpResponse::Accepted();
@@ -81,22 +81,22 @@ pub async fn submit(
     path = "/v1/batches/{batch_id}",
     operation_id = "get_batch",
     tag = "batches",
-    params(BatchPath, WaitHeader),
     responses(
         (status = 200, description = "The current state of the batch.", body = WireBatch, headers(
             ("Preference-Applied" = String, description = "`wait=N` if the preference was applied."),
         )),
         BatchReadingRefusals
     ),
-    security(("api_key" = ["batch"]))
 )]
 pub async fn find(
     mut caller: Caller<BatchScope>,
+    path: Path<BatchPath>,
+    headers: Headers<WaitHeader>,
     request: HttpRequest,
     service: Data<BatchService>,
 ) -> Result<HttpResponse, ApiError> {
-    let key = key(&caller, &request)?;
-    let (wait, _waiting) = caller.wait(&request, Wait::of(request.headers()))?;
+    let key = key(&caller, path)?;
+    let (wait, _waiting) = caller.wait(&request, headers.value()?.wait)?;
     let batch =
         service.batches.find(&key, wait.map(Wait::duration)).await?.ok_or_else(ApiError::batch_unknown)?;
     caller.confirm(&request).await?;
@@ -116,17 +116,15 @@ pub async fn find(
     path = "/v1/batches",
     operation_id = "list_batches",
     tag = "batches",
-    params(PageParams, BatchListParams),
     responses((status = 200, description = "A page of batches.", body = BatchPage), BatchListingRefusals),
-    security(("api_key" = ["batch"]))
 )]
 pub async fn list(
     mut caller: Caller<BatchScope>,
+    query: Query<(PageParams, BatchListParams)>,
     request: HttpRequest,
     service: Data<BatchService>,
 ) -> Result<HttpResponse, ApiError> {
-    let page = PageQuery::of(&request)?;
-    let BatchQuery { phase, .. } = BatchQuery::of(&request)?;
+    let (page, phase) = query.value()?;
     let _turn = caller.page_turn(&request, page.limit).await?;
     let (batches, next_cursor) = service.page_of(caller.partner(), &page, phase).await?;
     caller.confirm(&request).await?;
@@ -141,16 +139,14 @@ pub async fn list(
     path = "/v1/batches/{batch_id}",
     operation_id = "cancel_batch",
     tag = "batches",
-    params(BatchPath),
     responses((status = 200, description = "The batch is cancelled.", body = WireBatch), BatchCancellingRefusals),
-    security(("api_key" = ["batch"]))
 )]
 pub async fn cancel(
     caller: Caller<BatchScope>,
-    request: HttpRequest,
+    path: Path<BatchPath>,
     service: Data<BatchService>,
 ) -> Result<HttpResponse, ApiError> {
-    let key = key(&caller, &request)?;
+    let key = key(&caller, path)?;
     let cancelled = service.cancel(&key, caller.standing()).await?.ok_or_else(ApiError::batch_unknown)?;
     Ok(HttpResponse::Ok().json(service.report(&cancelled)))
 }
@@ -164,7 +160,6 @@ pub async fn cancel(
     path = "/v1/batches/{batch_id}/results",
     operation_id = "get_batch_results",
     tag = "batches",
-    params(BatchPath, ResultParams),
     responses(
         (status = 200, description = "One `BatchResult` on each line.", content(
             (BatchResult = "application/x-ndjson"),
@@ -172,19 +167,20 @@ pub async fn cancel(
         )),
         BatchResultRefusals
     ),
-    security(("api_key" = ["batch"]))
 )]
 pub async fn results(
     caller: Caller<BatchScope>,
+    path: Path<BatchPath>,
+    after: Query<ResultParams>,
     request: HttpRequest,
     service: Data<BatchService>,
 ) -> Result<HttpResponse, ApiError> {
-    let key = key(&caller, &request)?;
-    let wanted = WantedResults::of(&request)?;
+    let key = key(&caller, path)?;
+    let wanted = WantedResults::of(&request, after)?;
     let batch = service.batches.find(&key, None).await?.ok_or_else(ApiError::batch_unknown)?;
     wanted.answer(&service.batches, &batch, caller).await
 }
 
-fn key<P: Permission>(caller: &Caller<P>, request: &HttpRequest) -> Result<BatchKey, ApiError> {
-    Ok(BatchKey { partner: caller.partner().clone(), batch: paths::batch(request)? })
+fn key<P: Permission>(caller: &Caller<P>, path: Path<BatchPath>) -> Result<BatchKey, ApiError> {
+    Ok(BatchKey { partner: caller.partner().clone(), batch: path.value()?.batch_id })
 }

@@ -5,15 +5,19 @@ use actix_web::{HttpRequest, HttpResponse};
 use postonce_schemas::json::{DeadLetter, DeadLetterPage};
 use postonce_shared::ports::ledger::Listing;
 use postonce_shared::protocol::dead_letters::ResolveOutcome;
+use serde::Deserialize;
+use utoipa::IntoParams;
 
 use crate::access::authentication::Caller;
 use crate::access::scopes::Operate;
 use crate::admin::service::AdminService;
-use crate::api::pages::{PageQuery, cursor, page_of_large};
-use crate::api::parameters::{DeadLetterPath, PageParams, ResolvedParam};
+use crate::api::arguments::{Path, Query, QueryTexts};
+use crate::api::pages::{PageParams, cursor, page_of_large};
+use crate::api::paths::DeadLetterPath;
 use crate::api::refusals::{DeadLetterRefusals, DecisionRefusals, LetterListingRefusals};
 use crate::api::respond;
 use crate::error::{ApiError, Code};
+use crate::query::Violations;
 
 /// List dead letters
 ///
@@ -24,21 +28,20 @@ use crate::error::{ApiError, Code};
     path = "/v1/admin/dead-letters",
     operation_id = "list_dead_letters",
     tag = "admin",
-    params(PageParams, ResolvedParam),
     responses((status = 200, description = "A page of dead letters, by id.", body = DeadLetterPage), LetterListingRefusals),
-    security(("api_key" = ["operate"]))
 )]
 pub async fn list(
     mut caller: Caller<Operate>,
+    query: Query<(PageParams, ResolvedParam)>,
     request: HttpRequest,
     admin: Data<AdminService>,
 ) -> Result<HttpResponse, ApiError> {
-    let page = PageQuery::of(&request)?;
-    let listing = if page.include_resolved { "all dead letters" } else { "open dead letters" };
+    let (page, with_resolved) = query.value()?;
+    let listing = if with_resolved { "all dead letters" } else { "open dead letters" };
     let position = page.position(listing)?;
     let _turn = caller.page_turn(&request, page.limit).await?;
     let read = async |position: Option<&str>, count| {
-        let found = admin.dead_letters(!page.include_resolved, position, count).await?;
+        let found = admin.dead_letters(!with_resolved, position, count).await?;
         let items = found.items.into_iter().map(respond::dead_letter).collect();
         Ok::<_, ApiError>(Listing { items, next: found.next })
     };
@@ -56,16 +59,14 @@ pub async fn list(
     path = "/v1/admin/dead-letters/{id}",
     operation_id = "get_dead_letter",
     tag = "admin",
-    params(DeadLetterPath),
     responses((status = 200, description = "The dead letter.", body = DeadLetter), DeadLetterRefusals),
-    security(("api_key" = ["operate"]))
 )]
 pub async fn find(
     _caller: Caller<Operate>,
-    request: HttpRequest,
+    path: Path<DeadLetterPath>,
     admin: Data<AdminService>,
 ) -> Result<HttpResponse, ApiError> {
-    letter(&admin, id(&request)).await
+    letter(&admin, &path.value()?.id).await
 }
 
 /// Replay a dead letter
@@ -76,17 +77,16 @@ pub async fn find(
     path = "/v1/admin/dead-letters/{id}/replay",
     operation_id = "replay_dead_letter",
     tag = "admin",
-    params(DeadLetterPath),
     responses((status = 200, description = "Enqueued again; the resolved dead letter.", body = DeadLetter), DecisionRefusals),
-    security(("api_key" = ["operate"]))
 )]
 pub async fn replay(
     caller: Caller<Operate>,
-    request: HttpRequest,
+    path: Path<DeadLetterPath>,
     admin: Data<AdminService>,
 ) -> Result<HttpResponse, ApiError> {
-    let decided = admin.replay(id(&request), (caller.partner(), caller.standing())).await?;
-    decision(&admin, id(&request), decided).await
+    let id = path.value()?.id;
+    let decided = admin.replay(&id, (caller.partner(), caller.standing())).await?;
+    decision(&admin, &id, decided).await
 }
 
 /// Discard a dead letter
@@ -97,21 +97,36 @@ pub async fn replay(
     path = "/v1/admin/dead-letters/{id}",
     operation_id = "discard_dead_letter",
     tag = "admin",
-    params(DeadLetterPath),
     responses((status = 200, description = "Discarded; the resolved dead letter.", body = DeadLetter), DecisionRefusals),
-    security(("api_key" = ["operate"]))
 )]
 pub async fn discard(
     caller: Caller<Operate>,
-    request: HttpRequest,
+    path: Path<DeadLetterPath>,
     admin: Data<AdminService>,
 ) -> Result<HttpResponse, ApiError> {
-    let decided = admin.discard(id(&request), (caller.partner(), caller.standing())).await?;
-    decision(&admin, id(&request), decided).await
+    let id = path.value()?.id;
+    let decided = admin.discard(&id, (caller.partner(), caller.standing())).await?;
+    decision(&admin, &id, decided).await
 }
 
-fn id(request: &HttpRequest) -> &str {
-    request.match_info().query("id")
+/// Filter of dead letters.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct ResolvedParam {
+    /// `include` lists resolved dead letters too.
+    #[param(pattern = "^include$")]
+    pub resolved: Option<String>,
+}
+
+impl QueryTexts for ResolvedParam {
+    /// Whether resolved dead letters are listed, too.
+    type Value = bool;
+
+    fn parse(self, violations: &mut Violations) -> Option<bool> {
+        let is_include = |text: &str| (text == "include").then_some(true);
+        let resolved = violations.parse("resolved", self.resolved, "must be include, or absent", is_include);
+        Some(resolved.unwrap_or(false))
+    }
 }
 
 async fn decision(admin: &AdminService, id: &str, decided: ResolveOutcome) -> Result<HttpResponse, ApiError> {

@@ -12,9 +12,9 @@ use crate::access::audit;
 use crate::access::authentication::Caller;
 use crate::access::scopes::{Metrics, Operate};
 use crate::admin::gate::GateService;
-use crate::api::conditions::EntityTags;
+use crate::api::arguments::Headers;
 use crate::api::gate_report::{changed, gate};
-use crate::api::parameters::GatePutHeaders;
+use crate::api::operation_headers::GatePutHeaders;
 use crate::api::refusals::{GateRefusals, Refusals};
 use crate::api::translate::{self, InboundDocument};
 use crate::error::{ApiError, Code};
@@ -31,7 +31,6 @@ use crate::error::{ApiError, Code};
         )),
         Refusals
     ),
-    security(("api_key" = ["metrics"]))
 )]
 pub async fn find(_caller: Caller<Metrics>, service: Data<GateService>) -> Result<HttpResponse, ApiError> {
     let mut found = gate(service.read().await?);
@@ -53,16 +52,15 @@ pub async fn find(_caller: Caller<Metrics>, service: Data<GateService>) -> Resul
     path = "/v1/admin/gate",
     operation_id = "change_gate",
     tag = "admin",
-    params(GatePutHeaders),
     request_body(content = GateChange, content_type = "application/json"),
     responses(
         (status = 200, description = "The current gate, and the answers of all processes.", body = GateChanged),
         GateRefusals
     ),
-    security(("api_key" = ["operate"]))
 )]
 pub async fn change(
     mut caller: Caller<Operate>,
+    condition: Headers<GatePutHeaders>,
     request: HttpRequest,
     payload: Payload,
     service: Data<GateService>,
@@ -70,7 +68,7 @@ pub async fn change(
     let document = InboundDocument::read(&mut caller, &request, payload).await?;
     let (state, reason) = translate::gate_change(&document, service.now())?;
     let by = AuditTarget::one("partner", caller.partner()).and("key", &caller.grant().key_id);
-    let expected = EntityTags::of_if_match(&request);
+    let expected = condition.value()?.if_match;
     let rights = caller.standing().clone();
     // Asked before each attempt.
     let is_expected = move |epoch| {

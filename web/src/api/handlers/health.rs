@@ -23,7 +23,6 @@ use crate::metrics::Metrics;
     operation_id = "get_liveness",
     tag = "health",
     responses((status = 200, description = "The process runs.", body = Health)),
-    security(())
 )]
 pub async fn livez(surface: Data<Surface>) -> HttpResponse {
     let shown = |text: &'static str| surface.shows_build().then(|| text.into());
@@ -54,7 +53,6 @@ fn available() -> Health {
         (status = 200, description = "The service is ready.", body = Health),
         (status = 503, description = "The service is not ready; `missing` and `reasons` list the unavailable parts.", body = Health),
     ),
-    security(())
 )]
 pub async fn readyz(
     readiness: Data<Readiness>,
@@ -104,7 +102,6 @@ fn reason(missing: &readiness::MissingPart) -> MissingPart {
         )),
         MetricsRefusals
     ),
-    security(("api_key" = ["metrics"]))
 )]
 pub async fn metrics(
     mut caller: Caller<ReadMetrics>,

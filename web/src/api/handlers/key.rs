@@ -20,7 +20,6 @@ use crate::query;
     operation_id = "get_own_key",
     tag = "keys",
     responses((status = 200, description = "The key.", body = Key), Refusals),
-    security(("api_key" = []))
 )]
 pub async fn find(caller: Caller<Undecided>, request: HttpRequest) -> Result<HttpResponse, ApiError> {
     query::refuse_unknown(&request)?;

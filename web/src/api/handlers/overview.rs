@@ -1,18 +1,20 @@
 //! The overview of the whole bank, for the console of operators.
 
+use actix_web::HttpResponse;
 use actix_web::web::Data;
-use actix_web::{HttpRequest, HttpResponse};
 use postonce_schemas::json::Overview;
 use postonce_shared::text::digits;
+use serde::Deserialize;
+use utoipa::IntoParams;
 
 use crate::access::authentication::Caller;
 use crate::access::scopes::Metrics;
 use crate::admin::overview::OverviewService;
+use crate::api::arguments::{Query, QueryTexts};
 use crate::api::overview_report;
-use crate::api::parameters::OverviewParams;
 use crate::api::refusals::Refusals;
 use crate::error::ApiError;
-use crate::query::{self, Violations};
+use crate::query::Violations;
 
 /// Default length of the activity, in seconds.
 const SECONDS_DEFAULT: u16 = 60;
@@ -30,32 +32,37 @@ const SECONDS_MAX: u16 = 3600;
     path = "/v1/admin/overview",
     operation_id = "get_overview",
     tag = "admin",
-    params(OverviewParams),
     responses((status = 200, description = "The bank at this moment.", body = Overview), Refusals),
-    security(("api_key" = ["metrics"]))
 )]
 pub async fn find(
     _caller: Caller<Metrics>,
-    request: HttpRequest,
+    seconds: Query<OverviewParams>,
     service: Data<OverviewService>,
 ) -> Result<HttpResponse, ApiError> {
-    let seconds = seconds(&request)?;
+    let seconds = seconds.value()?;
     let overview = service.read(seconds).await.map_err(ApiError::queue)?;
     Ok(HttpResponse::Ok().json(overview_report::overview(overview, service.scaling(), service.prices())))
 }
 
-/// Parses the length of the activity.
-///
-/// # Errors
-/// [`ApiError`] with status 400 and the violation.
-fn seconds(request: &HttpRequest) -> Result<u16, ApiError> {
-    let OverviewParams { seconds } = query::texts(request)?;
-    let mut violations = Violations::default();
-    let rule = format!("must be a number of seconds from {SECONDS_MIN} to {SECONDS_MAX}");
-    let seconds = violations.parse("seconds", seconds, &rule, |text| {
-        digits(text).filter(|seconds| (SECONDS_MIN..=SECONDS_MAX).contains(seconds))
-    });
-    violations.finish(seconds.unwrap_or(SECONDS_DEFAULT))
+/// The length of the activity.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct OverviewParams {
+    /// The length of `activity` in seconds.
+    #[param(value_type = Option<u16>, minimum = 2, maximum = 3600, default = 60)]
+    pub seconds: Option<String>,
+}
+
+impl QueryTexts for OverviewParams {
+    type Value = u16;
+
+    fn parse(self, violations: &mut Violations) -> Option<u16> {
+        let rule = format!("must be a number of seconds from {SECONDS_MIN} to {SECONDS_MAX}");
+        let seconds = violations.parse("seconds", self.seconds, &rule, |text| {
+            digits(text).filter(|seconds| (SECONDS_MIN..=SECONDS_MAX).contains(seconds))
+        });
+        Some(seconds.unwrap_or(SECONDS_DEFAULT))
+    }
 }
 
 #[cfg(test)]
@@ -63,11 +70,14 @@ mod tests {
     use actix_web::test::TestRequest;
 
     use super::*;
+    use crate::api::arguments::QueryParameters as _;
 
     #[test]
     fn the_length_is_a_number_of_seconds_within_limits() {
         let parsed = |query: &str| {
-            seconds(&TestRequest::with_uri(&format!("/v1/admin/overview{query}")).to_http_request())
+            OverviewParams::read(
+                &TestRequest::with_uri(&format!("/v1/admin/overview{query}")).to_http_request(),
+            )
         };
         for (query, expected) in [("", 60), ("?seconds=2", 2), ("?seconds=3600", 3600), ("?seconds=061", 61)]
         {

@@ -21,15 +21,16 @@ use crate::access::management_rights::{Bounds, ManagementRights};
 use crate::access::partner_service::{PartnerChangeOutcome, PartnerPutOutcome, PartnerService};
 use crate::access::partner_terms::{PartnerChangeError, add_signature_key, remove_signature_key};
 use crate::access::scopes::Partners;
-use crate::api::conditions::EntityTags;
-use crate::api::pages::{PageQuery, cursor, page_of_large};
-use crate::api::parameters::{PageParams, PartnerKeyPath, PartnerPath, PartnerPutHeaders};
+use crate::api::arguments::{Headers, Path, Query};
+use crate::api::operation_headers::PartnerPutHeaders;
+use crate::api::pages::{PageParams, cursor, page_of_large};
+use crate::api::partner_report;
+use crate::api::paths::{PartnerKeyPath, PartnerPath};
 use crate::api::refusals::{
     KeyAddingRefusals, KeyRevokingRefusals, PartnerListingRefusals, PartnerPuttingRefusals, PartnerRefusals,
     SignatureKeyAddingRefusals,
 };
 use crate::api::translate::{self, InboundDocument};
-use crate::api::{partner_report, paths};
 use crate::error::{ApiError, Code};
 
 /// List the partners
@@ -38,17 +39,16 @@ use crate::error::{ApiError, Code};
     path = "/v1/admin/partners",
     operation_id = "list_partners",
     tag = "admin",
-    params(PageParams),
     responses((status = 200, description = "A page of partners, by name.", body = PartnerPage), PartnerListingRefusals),
-    security(("api_key" = ["partners"]))
 )]
 pub async fn list(
     mut caller: Caller<Partners>,
+    page: Query<PageParams>,
     request: HttpRequest,
     service: Data<PartnerService>,
 ) -> Result<HttpResponse, ApiError> {
     const LISTING: &str = "partners";
-    let page = PageQuery::of(&request)?;
+    let page = page.value()?;
     let position = page.position(LISTING)?;
     let _turn = caller.page_turn(&request, page.limit).await?;
     let read = async |after: Option<&str>, count: usize| {
@@ -74,21 +74,19 @@ pub async fn list(
     path = "/v1/admin/partners/{partner_id}",
     operation_id = "get_partner",
     tag = "admin",
-    params(PartnerPath),
     responses(
         (status = 200, description = "The partner.", body = WirePartner, headers(
             ("ETag" = String, description = "Entity tag of the partner."),
         )),
         PartnerRefusals
     ),
-    security(("api_key" = ["partners"]))
 )]
 pub async fn find(
     _caller: Caller<Partners>,
-    request: HttpRequest,
+    path: Path<PartnerPath>,
     service: Data<PartnerService>,
 ) -> Result<HttpResponse, ApiError> {
-    let id = paths::partner(&request)?;
+    let id = path.value()?.partner_id;
     let partner = service.find(&id).await?.ok_or_else(unknown)?;
     answer(HttpResponse::Ok(), &service, &partner).await
 }
@@ -107,7 +105,6 @@ pub async fn find(
     path = "/v1/admin/partners/{partner_id}",
     operation_id = "put_partner",
     tag = "admin",
-    params(PartnerPath, PartnerPutHeaders),
     request_body(content = PartnerTerms, content_type = "application/json"),
     responses(
         (status = 201, description = "The partner was created.", body = WirePartner, headers(
@@ -118,15 +115,16 @@ pub async fn find(
         )),
         PartnerPuttingRefusals
     ),
-    security(("api_key" = ["partners"]))
 )]
 pub async fn put(
     mut caller: Caller<Partners>,
+    path: Path<PartnerPath>,
+    condition: Headers<PartnerPutHeaders>,
     request: HttpRequest,
     payload: Payload,
     service: Data<PartnerService>,
 ) -> Result<HttpResponse, ApiError> {
-    let id = paths::partner(&request)?;
+    let id = path.value()?.partner_id;
     let document = InboundDocument::read(&mut caller, &request, payload).await?;
     let terms = translate::partner_terms(&document)?;
     if terms.status == Some(PartnerStatus::Suspended) && id == *caller.partner() {
@@ -137,7 +135,7 @@ pub async fn put(
     if terms.signature_required == Some(true) && id == *caller.partner() && !is_signed {
         return Err(locks_itself_out("Require signatures with a signed request"));
     }
-    let expected = EntityTags::of_if_match(&request);
+    let expected = condition.value()?.if_match;
     let is_expected = |partner: Option<&Partner>| match (&expected, partner) {
         (None, _) => true,
         (Some(expected), Some(partner)) => expected.list(&partner_report::etag(partner)),
@@ -172,18 +170,17 @@ pub async fn put(
     path = "/v1/admin/partners/{partner_id}/keys",
     operation_id = "add_partner_key",
     tag = "admin",
-    params(PartnerPath),
     request_body(content = PartnerKeyRequest, content_type = "application/json"),
     responses((status = 201, description = "The key, which is shown only once.", body = NewPartnerKey), KeyAddingRefusals),
-    security(("api_key" = ["partners"]))
 )]
 pub async fn add_key(
     mut caller: Caller<Partners>,
+    path: Path<PartnerPath>,
     request: HttpRequest,
     payload: Payload,
     service: Data<PartnerService>,
 ) -> Result<HttpResponse, ApiError> {
-    let id = paths::partner(&request)?;
+    let id = path.value()?.partner_id;
     let document = InboundDocument::read(&mut caller, &request, payload).await?;
     let terms = translate::key_terms(&document, service.now())?;
     let service = service.acting_on(caller.standing());
@@ -215,22 +212,20 @@ pub async fn add_key(
     path = "/v1/admin/partners/{partner_id}/keys/{key_id}",
     operation_id = "revoke_partner_key",
     tag = "admin",
-    params(PartnerKeyPath),
     responses((status = 200, description = "Revoked; the current partner.", body = WirePartner), KeyRevokingRefusals),
-    security(("api_key" = ["partners"]))
 )]
 pub async fn revoke_key(
     caller: Caller<Partners>,
-    request: HttpRequest,
+    path: Path<PartnerKeyPath>,
     service: Data<PartnerService>,
 ) -> Result<HttpResponse, ApiError> {
-    let (id, key_id) = (paths::partner(&request)?, key_id(&request));
+    let PartnerKeyPath { partner_id: id, key_id } = path.value()?;
     if key_id == caller.grant().key_id {
         return Err(locks_itself_out("Revoke this key with another key"));
     }
     let service = service.acting_on(caller.standing());
     let bounds = service.bounds(&id, caller.grant()).await?;
-    let revoked = service.revoke_key(&id, key_id, management_rights(bounds.as_ref())).await?;
+    let revoked = service.revoke_key(&id, &key_id, management_rights(bounds.as_ref())).await?;
     let partner = changed_partner(revoked)?;
     answer(HttpResponse::Ok(), &service, &partner).await
 }
@@ -243,18 +238,17 @@ pub async fn revoke_key(
     path = "/v1/admin/partners/{partner_id}/signature-keys",
     operation_id = "add_partner_signature_key",
     tag = "admin",
-    params(PartnerPath),
     request_body(content = PartnerSignatureKeyRequest, content_type = "application/json"),
     responses((status = 200, description = "The current partner.", body = WirePartner), SignatureKeyAddingRefusals),
-    security(("api_key" = ["partners"]))
 )]
 pub async fn add_signing(
     mut caller: Caller<Partners>,
+    path: Path<PartnerPath>,
     request: HttpRequest,
     payload: Payload,
     service: Data<PartnerService>,
 ) -> Result<HttpResponse, ApiError> {
-    let id = paths::partner(&request)?;
+    let id = path.value()?.partner_id;
     let document = InboundDocument::read(&mut caller, &request, payload).await?;
     let key = translate::signature_key(&document)?;
     let service = service.acting_on(caller.standing());
@@ -279,21 +273,19 @@ pub async fn add_signing(
     path = "/v1/admin/partners/{partner_id}/signature-keys/{key_id}",
     operation_id = "remove_partner_signature_key",
     tag = "admin",
-    params(PartnerKeyPath),
     responses((status = 200, description = "The current partner.", body = WirePartner), KeyRevokingRefusals),
-    security(("api_key" = ["partners"]))
 )]
 pub async fn remove_signing(
     caller: Caller<Partners>,
-    request: HttpRequest,
+    path: Path<PartnerKeyPath>,
     service: Data<PartnerService>,
 ) -> Result<HttpResponse, ApiError> {
-    let (id, key_id) = (paths::partner(&request)?, key_id(&request));
+    let PartnerKeyPath { partner_id: id, key_id } = path.value()?;
     let service = service.acting_on(caller.standing());
     let bounds = service.bounds(&id, caller.grant()).await?;
     let changed = service.change(&id, |partner| {
         management_rights(bounds.as_ref()).check_partner(partner)?;
-        remove_signature_key(partner, key_id)
+        remove_signature_key(partner, &key_id)
     });
     answer(HttpResponse::Ok(), &service, &changed_partner(changed.await?)?).await
 }
@@ -301,10 +293,6 @@ pub async fn remove_signing(
 /// Returns the management rights of a caller; without bounds, all of them.
 fn management_rights<'a>(bounds: Option<&'a Bounds<'a>>) -> ManagementRights<'a> {
     bounds.map_or(ManagementRights::Full, ManagementRights::Within)
-}
-
-fn key_id(request: &HttpRequest) -> &str {
-    request.match_info().query("key_id")
 }
 
 async fn answer(

@@ -10,13 +10,15 @@ use postonce_shared::protocol::accept::Acceptor;
 use crate::access::authentication::Caller;
 use crate::access::scopes::{Deposit, Permission, Withdraw};
 use crate::api::account_service::AccountService;
+use crate::api::arguments::{Headers, Path, Preferences};
 use crate::api::negotiate::Reply;
-use crate::api::parameters::{AccountPath, SubmissionHeaders};
+use crate::api::operation_headers::SubmissionHeaders;
+use crate::api::paths::AccountPath;
 use crate::api::refusals::{SubmissionAnswers, SubmissionRefusals};
 use crate::api::translate::{self, InboundDocument, look_alikes};
-use crate::api::{paths, respond, submission};
+use crate::api::{respond, submission};
 use crate::error::ApiError;
-use crate::headers::{self, Handling, Wait};
+use crate::headers::Wait;
 use crate::metrics::Metrics;
 
 /// Parts of the application that a submission needs.
@@ -31,18 +33,18 @@ type Services = (Data<Acceptor>, Data<AccountService>, Data<Metrics>);
     path = "/v1/users/{user_id}/accounts/{account_id}/deposits",
     operation_id = "submit_deposit",
     tag = "transactions",
-    params(AccountPath, SubmissionHeaders),
     request_body(content = TransactionRequest, content_type = "application/json"),
     responses(SubmissionAnswers, SubmissionRefusals),
-    security(("api_key" = ["deposit"]))
 )]
 pub async fn deposit(
     mut caller: Caller<Deposit>,
+    path: Path<AccountPath>,
+    headers: Headers<SubmissionHeaders>,
     request: HttpRequest,
     payload: Payload,
     services: Services,
 ) -> Result<HttpResponse, ApiError> {
-    submit(TransactionKind::Deposit, &mut caller, &request, payload, services).await
+    submit(TransactionKind::Deposit, &mut caller, (path, headers), (request, payload), services).await
 }
 
 /// Accept a withdrawal
@@ -55,34 +57,33 @@ pub async fn deposit(
     path = "/v1/users/{user_id}/accounts/{account_id}/withdrawals",
     operation_id = "submit_withdrawal",
     tag = "transactions",
-    params(AccountPath, SubmissionHeaders),
     request_body(content = TransactionRequest, content_type = "application/json"),
     responses(SubmissionAnswers, SubmissionRefusals),
-    security(("api_key" = ["withdraw"]))
 )]
 pub async fn withdrawal(
     mut caller: Caller<Withdraw>,
+    path: Path<AccountPath>,
+    headers: Headers<SubmissionHeaders>,
     request: HttpRequest,
     payload: Payload,
     services: Services,
 ) -> Result<HttpResponse, ApiError> {
-    submit(TransactionKind::Withdrawal, &mut caller, &request, payload, services).await
+    submit(TransactionKind::Withdrawal, &mut caller, (path, headers), (request, payload), services).await
 }
 
 async fn submit<P: Permission>(
     kind: TransactionKind,
     caller: &mut Caller<P>,
-    request: &HttpRequest,
-    payload: Payload,
+    (path, headers): (Path<AccountPath>, Headers<SubmissionHeaders>),
+    (request, payload): (HttpRequest, Payload),
     (acceptor, accounts_service, metrics): Services,
 ) -> Result<HttpResponse, ApiError> {
-    let reply = Reply::to(request)?;
-    let account = paths::account(request)?;
+    let reply = Reply::to(&request)?;
+    let account = path.value()?.key();
     // The document is dropped here, so that a request that waits for the result does not hold its body in memory.
-    let instruction = translate::instruction(kind, &InboundDocument::read(caller, request, payload).await?)?;
-    let message = headers::message_id(request.headers())?;
-    let wait = Wait::of(request.headers());
-    let (wait, _waiting) = caller.wait(request, wait)?;
+    let instruction = translate::instruction(kind, &InboundDocument::read(caller, &request, payload).await?)?;
+    let SubmissionHeaders { message, preferences: Preferences { wait, handling }, .. } = headers.value()?;
+    let (wait, _waiting) = caller.wait(&request, wait)?;
     let account = caller.within(account).map_err(|_| ApiError::account_to_open().beyond_reach())?;
 
     if let Some(refusal) = look_alikes::refusal(&instruction) {
@@ -93,6 +94,7 @@ async fn submit<P: Permission>(
     }
     let payment = (account, message, instruction);
     let services = (&**acceptor, &**metrics);
-    let acceptance = submission::submit(caller, request, services, payment, wait.map(Wait::duration)).await?;
-    respond::acceptance(acceptance, (wait, Handling::of(request.headers())), reply)
+    let acceptance =
+        submission::submit(caller, &request, services, payment, wait.map(Wait::duration)).await?;
+    respond::acceptance(acceptance, (wait, handling), reply)
 }

@@ -12,13 +12,14 @@ use crate::access::authentication::{Caller, shares};
 use crate::access::scopes::Read;
 use crate::access::view::View;
 use crate::api::account_service::AccountService;
+use crate::api::arguments::{Path, Query};
 use crate::api::negotiate::Reply;
-use crate::api::pages::{PageQuery, cursor};
-use crate::api::parameters::{AccountPath, PageParams, StatementParams, TransactionPath};
+use crate::api::pages::{PageParams, cursor};
+use crate::api::paths::{AccountPath, TransactionPath};
 use crate::api::refusals::{StatementRefusals, TransactionRefusals};
 use crate::api::statement_page::StatementPage;
-use crate::api::statement_query::{Order, StatementQuery};
-use crate::api::{paths, payment_log, respond};
+use crate::api::statement_query::{Order, StatementParams, StatementQuery};
+use crate::api::{payment_log, respond};
 use crate::error::ApiError;
 
 /// Read a transaction
@@ -30,17 +31,17 @@ use crate::error::ApiError;
     path = "/v1/users/{user_id}/accounts/{account_id}/transactions/{message_id}",
     operation_id = "get_transaction",
     tag = "transactions",
-    params(TransactionPath),
     responses((status = 200, description = "The current state of the transaction.", body = Transaction), TransactionRefusals),
-    security(("api_key" = ["read"]))
 )]
 pub async fn find(
     caller: Caller<Read>,
+    path: Path<TransactionPath>,
     request: HttpRequest,
     accounts_service: Data<AccountService>,
 ) -> Result<HttpResponse, ApiError> {
     let reply = Reply::to(&request)?;
-    let (account, message) = paths::message(&request)?;
+    let path = path.value()?;
+    let (account, message) = (AccountKey { user: path.user_id, account: path.account_id }, path.message_id);
     // An account out of reach gives the same response as one that does not exist.
     let account = caller.within(account).map_err(|_| ApiError::transaction_unknown().beyond_reach())?;
     let key = TransactionKey { account, partner: caller.partner().clone(), message };
@@ -63,23 +64,22 @@ pub async fn find(
     path = "/v1/users/{user_id}/accounts/{account_id}/transactions",
     operation_id = "get_statement",
     tag = "transactions",
-    params(AccountPath, PageParams, StatementParams),
     responses((status = 200, description = "A page of transactions.", body = TransactionPage), StatementRefusals),
-    security(("api_key" = ["read"]))
 )]
 pub async fn statement(
     mut caller: Caller<Read>,
+    path: Path<AccountPath>,
+    query: Query<(PageParams, StatementParams)>,
     request: HttpRequest,
     accounts_service: Data<AccountService>,
 ) -> Result<HttpResponse, ApiError> {
     let reply = Reply::to(&request)?;
-    let account = paths::account(&request)?;
-    let page = PageQuery::of(&request)?;
-    let query = StatementQuery::of(&request, page.status)?;
+    let account = path.value()?.key();
+    let (page, query) = query.value()?;
     let selected = query.name();
     let listing = match caller.view() {
-        View::Own(partner) => format!("{} of {account} by {partner}{selected}", page.status.code()),
-        View::All => format!("{} of {account}{selected}", page.status.code()),
+        View::Own(partner) => format!("{} of {account} by {partner}{selected}", query.status.code()),
+        View::All => format!("{} of {account}{selected}", query.status.code()),
     };
     let position = page.position(&listing)?;
     let account = caller.within(account)?;
@@ -89,12 +89,12 @@ pub async fn statement(
     let made = threads.make(async move {
         let (_turn, reader) = (turn, Reader { view: caller.view(), own: caller.partner() });
         let empty = StatementPage::new(reply, page.limit);
-        let (filled, next) = match page.status {
+        let (filled, next) = match query.status {
             TransactionStatus::Posted => {
                 posted(&accounts_service, (account, reader), (&query, position), empty).await?
             }
-            status @ (TransactionStatus::Accepted | TransactionStatus::Rejected) => {
-                by_status(&accounts_service, (account, reader), (status, &query, position), empty).await?
+            TransactionStatus::Accepted | TransactionStatus::Rejected => {
+                by_status(&accounts_service, (account, reader), (&query, position), empty).await?
             }
         };
         let next_cursor = next.map(|next| cursor(&listing, &next));
@@ -162,14 +162,13 @@ async fn posted(
 async fn by_status(
     accounts_service: &AccountService,
     (account, reader): (AccountKey, Reader<'_>),
-    (status, query, mut position): (TransactionStatus, &StatementQuery, Option<String>),
+    (query, mut position): (&StatementQuery, Option<String>),
     mut page: StatementPage,
 ) -> Result<(StatementPage, Option<String>), ApiError> {
     let mut count = page.next_read();
     loop {
-        let of_status = (status, query);
         let found =
-            accounts_service.by_status((account, reader.view), of_status, position.as_deref(), count).await?;
+            accounts_service.by_status((account, reader.view), query, position.as_deref(), count).await?;
         let found = found.ok_or_else(ApiError::account_unknown)?;
         let stored = found.items.into_iter();
         let transactions: Vec<Transaction> =

@@ -10,10 +10,7 @@ mod headers;
 
 use self::headers::Headers;
 use crate::access::scopes::Scope;
-use crate::api::handlers::{
-    accounts, admin, admin_batches, anchors, audit_trail, batches, dead_letters, gate, health, key, overview,
-    partners, submit, transactions,
-};
+use crate::api::endpoints::operations;
 
 mod exact;
 mod links;
@@ -22,20 +19,27 @@ mod xml;
 
 /// Returns the plain document as in `schemas`, without the final line break.
 pub fn openapi_json() -> String {
-    let document = serde_json::to_value(ApiDocument::openapi()).expect("the document is JSON");
+    let document = serde_json::to_value(document()).expect("the document is JSON");
     serde_json::to_string_pretty(&plain::plain(exact::finish(document))).expect("a value can be written")
 }
 
 /// Returns the strict document as in `schemas`, without the final line break.
 pub fn openapi_strict_json() -> String {
-    let document = serde_json::to_value(ApiDocument::openapi()).expect("the document is JSON");
+    let document = serde_json::to_value(document()).expect("the document is JSON");
     serde_json::to_string_pretty(&exact::finish(document)).expect("a value can be written")
 }
 
 /// Returns the JSON Schema document of the JSON bodies as in `schemas`, without the final line break.
 pub fn json_schema() -> String {
-    let document = serde_json::to_value(ApiDocument::openapi()).expect("the document is JSON");
+    let document = serde_json::to_value(document()).expect("the document is JSON");
     serde_json::to_string_pretty(&exact::json_schema(document)).expect("a value can be written")
+}
+
+fn document() -> Document {
+    let mut document = ApiDocument::openapi().merge_from(operations());
+    ApiKeyScheme.modify(&mut document);
+    Headers.modify(&mut document);
+    document
 }
 
 #[derive(OpenApi)]
@@ -53,57 +57,11 @@ pub fn json_schema() -> String {
             changes something and has no `Idempotency-Key` is accepted once: sign again to repeat the request.",
     ),
     servers((url = "/", description = "The service that serves this document.")),
-    paths(
-        accounts::open,
-        accounts::change,
-        accounts::find,
-        accounts::list,
-        submit::deposit,
-        submit::withdrawal,
-        transactions::find,
-        transactions::statement,
-        batches::submit,
-        batches::list,
-        batches::find,
-        batches::cancel,
-        batches::results,
-        health::livez,
-        health::readyz,
-        health::metrics,
-        key::find,
-        overview::find,
-        admin::queues,
-        admin::order_numbers,
-        admin::transactions,
-        admin::storage_operations,
-        admin::scale,
-        admin::scrubber,
-        audit_trail::list,
-        anchors::list,
-        admin_batches::list,
-        admin_batches::find,
-        admin_batches::cancel,
-        admin_batches::results,
-        gate::find,
-        gate::change,
-        partners::list,
-        partners::find,
-        partners::put,
-        partners::add_key,
-        partners::revoke_key,
-        partners::add_signing,
-        partners::remove_signing,
-        dead_letters::list,
-        dead_letters::find,
-        dead_letters::replay,
-        dead_letters::discard,
-    ),
     components(schemas(
         postonce_schemas::json::Problem,
         postonce_schemas::json::BatchItem,
         postonce_schemas::json::BatchControl,
     )),
-    modifiers(&ApiKeyScheme, &Headers),
     tags(
         (name = "accounts", description = "Open, change and read accounts."),
         (name = "transactions", description = "Move money, and read the results."),
