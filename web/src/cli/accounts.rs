@@ -15,7 +15,7 @@ use crate::access::view::View;
 use crate::admin::lookup::{self, Wanted};
 use crate::api::account_service::AccountService;
 use crate::api::statement_query::{Order, StatementFilter, StatementQuery};
-use crate::api::{respond, transaction_history};
+use crate::api::views;
 use crate::cli::ids::parse_account;
 use crate::cli::output::{json, table};
 
@@ -120,7 +120,7 @@ async fn list(
         let read = read.context("the accounts cannot be read")?;
         let is_last = read.len() < ACCOUNTS_PER_READ;
         after = read.last().map(|account| account.key.account);
-        accounts.extend(read.into_iter().map(respond::account));
+        accounts.extend(read.into_iter().map(views::account));
         if is_last {
             break;
         }
@@ -144,7 +144,7 @@ async fn show(
 ) -> anyhow::Result<ExitCode> {
     let found = bank.store.ledger.account(key).await.context("the account cannot be read")?;
     let Some(found) = found else { return not_found(&format!("the account {key} does not exist")) };
-    let account = respond::account(found.value);
+    let account = views::account(found.value);
     if as_json {
         json(&account, out)?;
     } else {
@@ -182,8 +182,8 @@ async fn statement(
     let listing = listing.context("the statement cannot be read")?;
     let Some(listing) = listing else { return not_found(&format!("the account {key} does not exist")) };
     let of_partner = |entry| {
-        let (submission, outcome) = respond::of_entry(key, entry);
-        respond::transaction_of_partner(submission, outcome)
+        let (submission, outcome) = views::of_entry(key, entry);
+        views::transaction_of_partner(submission, outcome)
     };
     let transactions: Vec<Transaction> = listing.items.into_iter().map(of_partner).collect();
     if as_json {
@@ -226,7 +226,7 @@ pub async fn find(
             if is_certain { "" } else { "; if the number was not recorded yet, search by --message-id" };
         return not_found(&format!("no transaction was found{hint}"));
     }
-    let transactions: Vec<_> = found.into_iter().map(transaction_history::of).collect();
+    let transactions: Vec<_> = found.into_iter().map(views::found_transaction).collect();
     if as_json {
         json(&FoundTransactions { transactions }, out)?;
         return Ok(ExitCode::SUCCESS);

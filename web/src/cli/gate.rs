@@ -16,7 +16,7 @@ use postonce_shared::domain::time::Timestamp;
 use postonce_shared::oversight::audit::AuditTarget;
 
 use crate::admin::gate::GateService;
-use crate::api::gate_report;
+use crate::api::views;
 use crate::cli::output::{EXIT_CODES, INCOMPLETE, json};
 use crate::cli::times::parse_time;
 use crate::formats::violations;
@@ -81,7 +81,7 @@ pub async fn run(
         GateCommand::Show { json: as_json } => {
             let read = Gate::new(&bank.store, &bank.world).read_record().await;
             let record = read.context("the gate cannot be read, which counts as held")?;
-            let gate = gate_report::gate(record);
+            let gate = views::gate(record);
             if as_json {
                 json(&gate, out)?
             } else {
@@ -111,7 +111,7 @@ async fn set(
 ) -> anyhow::Result<ExitCode> {
     let act = GateAct { by: bank.audit.command(), reason: reason.clone() };
     let changed =
-        async { Ok::<_, anyhow::Error>(gate_report::changed(service.set(state, act, |_| true).await??)) };
+        async { Ok::<_, anyhow::Error>(views::changed_gate(service.set(state, act, |_| true).await??)) };
     let changed = changed.await;
     let on = match &changed {
         Ok(changed) => AuditTarget::one("state", &changed.state).and("epoch", changed.epoch),

@@ -13,7 +13,7 @@ use postonce_shared::config::Config;
 
 use crate::admin::service::{AdminService, AdminTerms};
 use crate::admin::workers::AllWorkers;
-use crate::api::respond;
+use crate::api::views;
 use crate::cli::output::{json, table};
 
 /// Arguments of `queues`.
@@ -35,7 +35,7 @@ pub async fn run(
 ) -> anyhow::Result<()> {
     let now = admin.now();
     let reports = admin.queues().await.context("the queues cannot be read")?;
-    let queues: Vec<Queue> = reports.into_iter().map(|report| respond::queue(report, now)).collect();
+    let queues: Vec<Queue> = reports.into_iter().map(|report| views::queue(report, now)).collect();
     if as_json {
         return json(&QueueList { queues }, out);
     }

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::admin::service::AdminService;
 use crate::admin::workers::AllWorkers;
-use crate::api::respond;
+use crate::api::views;
 use crate::cli::output::{INCOMPLETE, json, table};
 
 /// Arguments of `workers`.
@@ -93,7 +93,7 @@ pub async fn run(
     let processes: Vec<_> =
         processes.iter().map(|(entry, status)| Process::of(entry, status.as_ref())).collect();
     let all_answer = processes.iter().all(|process| process.answers);
-    let workers = Workers { workers_wanted: respond::scale(scale).workers_wanted, processes };
+    let workers = Workers { workers_wanted: views::scale(scale).workers_wanted, processes };
     if as_json {
         json(&workers, out)?;
     } else {

@@ -20,8 +20,8 @@ use crate::api::operation_headers::{AccountGetHeaders, AccountPatchHeaders, Acco
 use crate::api::pages::{PageParams, cursor};
 use crate::api::paths::{AccountPath, UserPath};
 use crate::api::refusals::{ChangingRefusals, ListingRefusals, OpeningRefusals, ReadingRefusals};
-use crate::api::respond;
 use crate::api::translate::{self, InboundDocument};
+use crate::api::{respond, views};
 use crate::error::{ApiError, Code};
 
 /// Open an account
@@ -225,7 +225,7 @@ pub async fn list(
             accounts_service.named_accounts(user, &accounts, after, page.limit).await?
         }
     };
-    let accounts = found.items.into_iter().map(respond::account).collect();
+    let accounts = found.items.into_iter().map(views::account).collect();
     let next_cursor = found.next.map(|next| cursor(&listing, &next));
     caller.confirm(&request).await?;
     Ok(reply.with(HttpResponse::Ok(), AccountPage { accounts, next_cursor }))

@@ -12,7 +12,7 @@ use crate::admin::service::AdminService;
 use crate::api::arguments::Query;
 use crate::api::lookup_query::LookupParams;
 use crate::api::refusals::Refusals;
-use crate::api::{respond, scrubber_report, transaction_history};
+use crate::api::views;
 use crate::error::ApiError;
 
 /// List the work queues
@@ -26,7 +26,7 @@ use crate::error::ApiError;
 pub async fn queues(_caller: Caller<Metrics>, admin: Data<AdminService>) -> Result<HttpResponse, ApiError> {
     let now = admin.now();
     let reports = admin.queues().await.map_err(ApiError::queue)?;
-    let queues = reports.into_iter().map(|report| respond::queue(report, now)).collect();
+    let queues = reports.into_iter().map(|report| views::queue(report, now)).collect();
     Ok(HttpResponse::Ok().json(QueueList { queues }))
 }
 
@@ -44,7 +44,7 @@ pub async fn order_numbers(
     _caller: Caller<Admin>,
     admin: Data<AdminService>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(HttpResponse::Ok().json(respond::order_numbers(admin.order_numbers().await?)))
+    Ok(HttpResponse::Ok().json(views::order_numbers(admin.order_numbers().await?)))
 }
 
 /// Find a transaction
@@ -67,7 +67,7 @@ pub async fn transactions(
 ) -> Result<HttpResponse, ApiError> {
     let mut found = admin.transactions(wanted.value()?).await?;
     found.retain(|stored| caller.within(stored.submission.key.account).is_ok());
-    let transactions = found.into_iter().map(transaction_history::of).collect();
+    let transactions = found.into_iter().map(views::found_transaction).collect();
     Ok(HttpResponse::Ok().json(FoundTransactions { transactions }))
 }
 
@@ -87,7 +87,7 @@ pub async fn storage_operations(
     admin: Data<AdminService>,
 ) -> Result<HttpResponse, ApiError> {
     let costs = admin.costs().await;
-    Ok(HttpResponse::Ok().json(respond::costs(&costs, admin.prices())))
+    Ok(HttpResponse::Ok().json(views::costs(&costs, admin.prices())))
 }
 
 /// Read the state of the scrubber
@@ -103,7 +103,7 @@ pub async fn storage_operations(
     responses((status = 200, description = "Progress and results.", body = Scrubber), Refusals),
 )]
 pub async fn scrubber(_caller: Caller<Operate>, admin: Data<AdminService>) -> Result<HttpResponse, ApiError> {
-    Ok(HttpResponse::Ok().json(scrubber_report::write(admin.scrubber().await?)))
+    Ok(HttpResponse::Ok().json(views::scrubber(admin.scrubber().await?)))
 }
 
 /// Read the wanted number of workers
@@ -135,5 +135,5 @@ pub async fn scrubber(_caller: Caller<Operate>, admin: Data<AdminService>) -> Re
 )]
 pub async fn scale(_caller: Caller<ReadScale>, admin: Data<AdminService>) -> Result<HttpResponse, ApiError> {
     let report = admin.scale().await.map_err(ApiError::queue)?;
-    Ok(HttpResponse::Ok().json(respond::scale(report)))
+    Ok(HttpResponse::Ok().json(views::scale(report)))
 }

@@ -11,7 +11,7 @@ use crate::access::scopes::Admin;
 use crate::api::arguments::Query;
 use crate::api::pages::{PageParams, cursor};
 use crate::api::refusals::AnchorListingRefusals;
-use crate::api::respond;
+use crate::api::views;
 use crate::error::ApiError;
 
 /// List the anchors
@@ -40,6 +40,6 @@ pub async fn list(
     caller.confirm(&request).await?;
     let last = |anchor: &StoredAnchor| cursor(LISTING, &anchor.statement.sequence.to_string());
     let Listing { items, next: next_cursor } = Listing::first_of(anchors, page.limit, last);
-    let anchors = items.into_iter().map(respond::anchor).collect();
+    let anchors = items.into_iter().map(views::anchor).collect();
     Ok(HttpResponse::Ok().json(AnchorPage { anchors, next_cursor }))
 }

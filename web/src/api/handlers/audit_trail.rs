@@ -12,7 +12,7 @@ use crate::access::scopes::Admin;
 use crate::api::arguments::Query;
 use crate::api::pages::{PageParams, cursor};
 use crate::api::refusals::AuditListingRefusals;
-use crate::api::respond;
+use crate::api::views;
 use crate::error::ApiError;
 
 /// List the audit trail
@@ -41,6 +41,6 @@ pub async fn list(
     caller.confirm(&request).await?;
     let last = |row: &AuditRow| cursor(LISTING, &row.sequence.to_string());
     let Listing { items, next: next_cursor } = Listing::first_of(rows, page.limit, last);
-    let rows = items.into_iter().map(respond::audit_row).collect();
+    let rows = items.into_iter().map(views::audit_row).collect();
     Ok(HttpResponse::Ok().json(AuditPage { rows, next_cursor }))
 }

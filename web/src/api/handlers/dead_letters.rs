@@ -15,7 +15,7 @@ use crate::api::arguments::{Path, Query, QueryTexts};
 use crate::api::pages::{PageParams, cursor, page_of_large};
 use crate::api::paths::DeadLetterPath;
 use crate::api::refusals::{DeadLetterRefusals, DecisionRefusals, LetterListingRefusals};
-use crate::api::respond;
+use crate::api::views;
 use crate::error::{ApiError, Code};
 use crate::query::Violations;
 
@@ -42,7 +42,7 @@ pub async fn list(
     let _turn = caller.page_turn(&request, page.limit).await?;
     let read = async |position: Option<&str>, count| {
         let found = admin.dead_letters(!with_resolved, position, count).await?;
-        let items = found.items.into_iter().map(respond::dead_letter).collect();
+        let items = found.items.into_iter().map(views::dead_letter).collect();
         Ok::<_, ApiError>(Listing { items, next: found.next })
     };
     let Listing { items: dead_letters, next } = page_of_large(page.limit, position, read).await?;
@@ -142,7 +142,7 @@ async fn decision(admin: &AdminService, id: &str, decided: ResolveOutcome) -> Re
 
 async fn letter(admin: &AdminService, id: &str) -> Result<HttpResponse, ApiError> {
     let letter = admin.dead_letter(id).await?.ok_or_else(unknown)?;
-    Ok(HttpResponse::Ok().json(respond::dead_letter(letter)))
+    Ok(HttpResponse::Ok().json(views::dead_letter(letter)))
 }
 
 fn unknown() -> ApiError {

@@ -13,10 +13,10 @@ use crate::access::authentication::Caller;
 use crate::access::scopes::{Metrics, Operate};
 use crate::admin::gate::GateService;
 use crate::api::arguments::Headers;
-use crate::api::gate_report::{changed, gate};
 use crate::api::operation_headers::GatePutHeaders;
 use crate::api::refusals::{GateRefusals, Refusals};
 use crate::api::translate::{self, InboundDocument};
+use crate::api::views;
 use crate::error::{ApiError, Code};
 
 /// Read the gate
@@ -33,7 +33,7 @@ use crate::error::{ApiError, Code};
     ),
 )]
 pub async fn find(_caller: Caller<Metrics>, service: Data<GateService>) -> Result<HttpResponse, ApiError> {
-    let mut found = gate(service.read().await?);
+    let mut found = views::gate(service.read().await?);
     if found.release_at.is_some() {
         found.clock_problem = service.untrusted_clock().map(|problem| problem.to_string());
     }
@@ -75,7 +75,7 @@ pub async fn change(
         rights.is_unchanged() && expected.as_ref().is_none_or(|expected| expected.list(&etag(epoch)))
     };
     let set = service.set(state, GateAct { by: by.to_string(), reason }, is_expected).await?;
-    let changed = changed(set.map_err(|UnexpectedEpoch { epoch }| {
+    let changed = views::changed_gate(set.map_err(|UnexpectedEpoch { epoch }| {
         if !caller.standing().is_unchanged() {
             return ApiError::rights_changed(true);
         }

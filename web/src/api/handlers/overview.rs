@@ -11,8 +11,8 @@ use crate::access::authentication::Caller;
 use crate::access::scopes::Metrics;
 use crate::admin::overview::OverviewService;
 use crate::api::arguments::{Query, QueryTexts};
-use crate::api::overview_report;
 use crate::api::refusals::Refusals;
+use crate::api::views;
 use crate::error::ApiError;
 use crate::query::Violations;
 
@@ -41,7 +41,7 @@ pub async fn find(
 ) -> Result<HttpResponse, ApiError> {
     let seconds = seconds.value()?;
     let overview = service.read(seconds).await.map_err(ApiError::queue)?;
-    Ok(HttpResponse::Ok().json(overview_report::overview(overview, service.scaling(), service.prices())))
+    Ok(HttpResponse::Ok().json(views::overview(overview, service.scaling(), service.prices())))
 }
 
 /// The length of the activity.

@@ -24,13 +24,13 @@ use crate::access::scopes::Partners;
 use crate::api::arguments::{Headers, Path, Query};
 use crate::api::operation_headers::PartnerPutHeaders;
 use crate::api::pages::{PageParams, cursor, page_of_large};
-use crate::api::partner_report;
 use crate::api::paths::{PartnerKeyPath, PartnerPath};
 use crate::api::refusals::{
     KeyAddingRefusals, KeyRevokingRefusals, PartnerListingRefusals, PartnerPuttingRefusals, PartnerRefusals,
     SignatureKeyAddingRefusals,
 };
 use crate::api::translate::{self, InboundDocument};
+use crate::api::views;
 use crate::error::{ApiError, Code};
 
 /// List the partners
@@ -57,7 +57,7 @@ pub async fn list(
         let partners = service.list(after.as_ref(), count.saturating_add(1)).await?;
         let found = Listing::first_of(partners, count, |last: &Partner| last.id.to_string());
         let keys = service.keys_of(&found.items).await?;
-        let items = found.items.iter().map(|partner| partner_report::partner(partner, &keys)).collect();
+        let items = found.items.iter().map(|partner| views::partner(partner, &keys)).collect();
         Ok::<_, ApiError>(Listing { items, next: found.next })
     };
     let Listing { items: partners, next } = page_of_large(page.limit, position, read).await?;
@@ -138,7 +138,7 @@ pub async fn put(
     let expected = condition.value()?.if_match;
     let is_expected = |partner: Option<&Partner>| match (&expected, partner) {
         (None, _) => true,
-        (Some(expected), Some(partner)) => expected.list(&partner_report::etag(partner)),
+        (Some(expected), Some(partner)) => expected.list(&views::partner_etag(partner)),
         (Some(_), None) => false,
     };
     let service = service.acting_on(caller.standing());
@@ -302,8 +302,8 @@ async fn answer(
 ) -> Result<HttpResponse, ApiError> {
     let keys = service.keys_of(std::slice::from_ref(partner)).await?;
     Ok(response
-        .insert_header((header::ETAG, partner_report::etag(partner)))
-        .json(partner_report::partner(partner, &keys)))
+        .insert_header((header::ETAG, views::partner_etag(partner)))
+        .json(views::partner(partner, &keys)))
 }
 
 fn changed_partner(changed: PartnerChangeOutcome) -> Result<Partner, ApiError> {

@@ -19,7 +19,7 @@ use crate::api::paths::{AccountPath, TransactionPath};
 use crate::api::refusals::{StatementRefusals, TransactionRefusals};
 use crate::api::statement_page::StatementPage;
 use crate::api::statement_query::{Order, StatementParams, StatementQuery};
-use crate::api::{payment_log, respond};
+use crate::api::{payment_log, views};
 use crate::error::ApiError;
 
 /// Read a transaction
@@ -48,7 +48,7 @@ pub async fn find(
     let found = accounts_service.transaction(&key).await?;
     payment_log::found(&request, &key, found.as_ref());
     let StoredTransaction { submission, outcome, .. } = found.ok_or_else(ApiError::transaction_unknown)?;
-    Ok(reply.with(HttpResponse::Ok(), respond::transaction(submission, outcome)))
+    Ok(reply.with(HttpResponse::Ok(), views::transaction(submission, outcome)))
 }
 
 /// Read the statement of an account
@@ -118,11 +118,11 @@ impl Reader<'_> {
     fn sees(self, submission: Submission, outcome: Option<Outcome>) -> Transaction {
         let is_own = submission.key.partner == *self.own;
         match self.view {
-            View::Own(_) => respond::transaction(submission, outcome),
+            View::Own(_) => views::transaction(submission, outcome),
             View::All if is_own => {
-                Transaction { partner_id: None, ..respond::transaction_of_partner(submission, outcome) }
+                Transaction { partner_id: None, ..views::transaction_of_partner(submission, outcome) }
             }
-            View::All => respond::transaction_of_partner(submission, outcome),
+            View::All => views::transaction_of_partner(submission, outcome),
         }
     }
 }
@@ -146,7 +146,7 @@ async fn posted(
                 Order::OldestFirst | Order::ByDecision => entry.sequence,
                 Order::NewestFirst => entry.sequence.saturating_add(1),
             };
-            let (submission, outcome) = respond::of_entry(account, entry);
+            let (submission, outcome) = views::of_entry(account, entry);
             if !page.add(vec![reader.sees(submission, outcome)]) {
                 return Ok((page, Some(again.to_string())));
             }

@@ -18,7 +18,7 @@ use super::message::{self, Command};
 use super::operations::Operation;
 use crate::access::authentication::{Caller, Undecided};
 use crate::api::account_service::AccountService;
-use crate::api::{negotiate, payment_log, respond, submission};
+use crate::api::{negotiate, payment_log, respond, submission, views};
 use crate::error::ApiError;
 use crate::formats::table::members_of;
 use crate::formats::xml::{ACCOUNT, TRANSACTION};
@@ -69,7 +69,7 @@ impl Service<'_> {
                 let account = self.caller.within(account)?;
                 let account =
                     self.accounts_service.account(account).await?.ok_or_else(ApiError::account_unknown)?;
-                Ok(answer.with(ACCOUNT.write(&members_of(&respond::account(account).into()))))
+                Ok(answer.with(ACCOUNT.write(&members_of(&views::account(account).into()))))
             }
             Command::Transaction(account, message) => {
                 let account = self.caller.within(account);
@@ -111,5 +111,5 @@ fn actions(headers: &HeaderMap) -> impl Iterator<Item = Cow<'_, str>> {
 }
 
 fn of_transaction(submission: Submission, outcome: Option<Outcome>) -> Element {
-    TRANSACTION.write(&members_of(&respond::transaction(submission, outcome).into()))
+    TRANSACTION.write(&members_of(&views::transaction(submission, outcome).into()))
 }

@@ -13,7 +13,7 @@ use postonce_shared::ports::fault::chain;
 use postonce_shared::protocol::dead_letters::{DeadLetterFault, ResolveOutcome};
 use serde::Serialize;
 
-use crate::api::respond;
+use crate::api::views;
 use crate::cli::output::{EXIT_CODES, INCOMPLETE, json, table};
 
 const LIST_PAGE: usize = 200;
@@ -130,7 +130,7 @@ pub async fn run(
         DeadLettersCommand::List { resolved, json: as_json } => {
             let letters = read(bank, !resolved, |_| true).await?;
             if as_json {
-                let dead_letters = letters.into_iter().map(respond::dead_letter).collect();
+                let dead_letters = letters.into_iter().map(views::dead_letter).collect();
                 json(&Listed { dead_letters }, out)?;
             } else {
                 list(&letters, out)?;
@@ -141,7 +141,7 @@ pub async fn run(
             let letter = bank.store.dead_letters.find(&id).await.context("the dead letter cannot be read")?;
             let Some(letter) = letter else { bail!(unknown(&id)) };
             if as_json {
-                json(&respond::dead_letter(letter), out)?
+                json(&views::dead_letter(letter), out)?
             } else {
                 show(letter, out)?
             }
@@ -268,7 +268,7 @@ fn list(letters: &[DeadLetter], out: &mut (dyn Write + Send)) -> anyhow::Result<
 }
 
 fn show(letter: DeadLetter, out: &mut (dyn Write + Send)) -> anyhow::Result<()> {
-    let letter = respond::dead_letter(letter);
+    let letter = views::dead_letter(letter);
     writeln!(out, "{}: from {}, since {}", letter.id, letter.queue, letter.dead_at)?;
     writeln!(out, "  reason: {}", letter.reason.escape_debug())?;
     writeln!(out, "  received {} times since {}", letter.dequeue_count, letter.inserted_at)?;

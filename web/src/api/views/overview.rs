@@ -1,4 +1,4 @@
-//! Conversion of the overview to its response body.
+//! The overview in response bodies.
 
 use postonce_process::activity::ActivityCounts;
 use postonce_process::http::Status;
@@ -11,7 +11,7 @@ use crate::admin::costs::CostReport;
 use crate::admin::overview::series::{Series, per_second};
 use crate::admin::overview::{BankOverview, ProcessState, QueueState, Receivers};
 use crate::admin::service::ScaleReport;
-use crate::api::{gate_report, respond};
+use crate::api::views;
 
 /// Converts the overview of the bank.
 pub fn overview(overview: BankOverview, scaling: &ScalingPolicy, prices: &Prices) -> wire::Overview {
@@ -33,7 +33,7 @@ pub fn overview(overview: BankOverview, scaling: &ScalingPolicy, prices: &Prices
     let workers = processes.iter().filter(|process| process.entry.kind == ProcessKind::Worker).count();
     wire::Overview {
         at: at.to_string(),
-        gate: wire::Gate { clock_problem, ..gate_report::gate(gate) },
+        gate: wire::Gate { clock_problem, ..views::gate(gate) },
         processes: processes.into_iter().map(|process| self::process(process, epoch)).collect(),
         activity: self::activity(&activity),
         per_second: rates(&recent),
@@ -41,7 +41,7 @@ pub fn overview(overview: BankOverview, scaling: &ScalingPolicy, prices: &Prices
         queues: queues.into_iter().map(queue).collect(),
         queues_read_at: queues_read_at.to_string(),
         dead_letters_open,
-        scale: respond::scale(ScaleReport { demand, policy: scaling.clone(), wanted }),
+        scale: views::scale(ScaleReport { demand, policy: scaling.clone(), wanted }),
         workers_running: count(u64::try_from(workers).unwrap_or(u64::MAX)),
         costs: self::costs(&costs, prices),
     }

@@ -1,4 +1,4 @@
-//! Conversion of the gate to response bodies.
+//! The gate in response bodies.
 
 use postonce_schemas::json::{Gate, GateChanged, GateListener};
 use postonce_shared::cluster::gate::change::GateRecord;
@@ -18,7 +18,7 @@ pub fn gate(record: GateRecord) -> Gate {
 }
 
 /// Converts a change of the gate, with the acknowledgments of the processes.
-pub fn changed(change: NotifiedChange) -> GateChanged {
+pub fn changed_gate(change: NotifiedChange) -> GateChanged {
     let NotifiedChange { order, acknowledgments, registry_problem } = change;
     let applied = order.value.epoch;
     let listener = |Acknowledgment { listener, address, seen_at, epoch }| GateListener {

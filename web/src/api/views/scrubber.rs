@@ -1,11 +1,11 @@
-//! Conversion of the scrubber's report to a response body.
+//! The report of the scrubber in response bodies.
 
 use postonce_schemas::json as wire;
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::oversight::scrubber::{RecoveryReport, RoundReport, ScrubberFinding, ScrubberReport};
 
 /// Converts the report of the scrubber.
-pub fn write(report: ScrubberReport) -> wire::Scrubber {
+pub fn scrubber(report: ScrubberReport) -> wire::Scrubber {
     let text = |time: Timestamp| time.to_string();
     let round = |round: RoundReport| wire::ScrubberRound {
         started_at: text(round.started_at),

@@ -1,4 +1,4 @@
-//! Conversion of partners to response bodies.
+//! Partners in response bodies.
 
 use std::collections::BTreeMap;
 
@@ -73,7 +73,7 @@ fn reach(reach: &Reach) -> wire::PartnerReach {
 /// Returns the `ETag` of a partner: a hash of its representation, which is the same in all processes of one version, and of
 /// the material of its signature keys. Details of its API keys are omitted: only the time of the last use changes without a
 /// change of the partner, and every comparison would have to read them.
-pub fn etag(partner: &Partner) -> String {
+pub fn partner_etag(partner: &Partner) -> String {
     let representation = serde_json::to_vec(&self::partner(partner, &BTreeMap::new()))
         .expect("texts and numbers can always be written as JSON");
     let mut digest = Sha256::new_with_prefix(representation);
