@@ -12,7 +12,7 @@ pub const START_BYTES: u64 = 6;
 
 /// Why bytes are not accepted as text. The message completes a sentence about the document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum NotText {
+pub enum TextError {
     /// A byte order mark of another encoding, or a zero byte in the first two bytes.
     #[error("must be in UTF-8, but looks like UTF-16 or UTF-32")]
     WideCharacters,
@@ -32,13 +32,13 @@ pub enum NotText {
 /// Removes one UTF-8 byte order mark from the start of a text.
 ///
 /// # Errors
-/// [`NotText`] for the mark of another encoding, and for a second mark.
-pub fn without_mark(bytes: &[u8]) -> Result<&[u8], NotText> {
+/// [`TextError`] for the mark of another encoding, and for a second mark.
+pub fn without_mark(bytes: &[u8]) -> Result<&[u8], TextError> {
     if let [0xFE, 0xFF, ..] | [0xFF, 0xFE, ..] | [0, ..] | [_, 0, ..] = bytes {
-        return Err(NotText::WideCharacters);
+        return Err(TextError::WideCharacters);
     }
     match bytes.strip_prefix(MARK) {
-        Some(rest) if rest.starts_with(MARK) => Err(NotText::SecondMark),
+        Some(rest) if rest.starts_with(MARK) => Err(TextError::SecondMark),
         Some(rest) => Ok(rest),
         None => Ok(bytes),
     }
@@ -112,14 +112,14 @@ impl Charset {
     /// valid.
     ///
     /// # Errors
-    /// [`NotText::NotAscii`] for the first byte above 0x7F of US-ASCII.
-    pub fn check(self, start: u64, bytes: &[u8]) -> Result<(), NotText> {
+    /// [`TextError::NotAscii`] for the first byte above 0x7F of US-ASCII.
+    pub fn check(self, start: u64, bytes: &[u8]) -> Result<(), TextError> {
         if self == Self::Utf8 || bytes.is_ascii() {
             return Ok(());
         }
         let mut positions = (start..).zip(bytes);
         match positions.find(|(_, byte)| !byte.is_ascii()) {
-            Some((at, byte)) => Err(NotText::NotAscii { byte: *byte, at }),
+            Some((at, byte)) => Err(TextError::NotAscii { byte: *byte, at }),
             None => Ok(()),
         }
     }
@@ -135,10 +135,10 @@ mod tests {
         assert_eq!(without_mark(b"\xEF\xBB\xBF{}"), Ok(b"{}".as_slice()));
         assert_eq!(without_mark(b""), Ok(b"".as_slice()));
         assert_eq!(without_mark(b"\xEF\xBB"), Ok(b"\xEF\xBB".as_slice()));
-        assert_eq!(without_mark(b"\xEF\xBB\xBF\xEF\xBB\xBF{}"), Err(NotText::SecondMark));
+        assert_eq!(without_mark(b"\xEF\xBB\xBF\xEF\xBB\xBF{}"), Err(TextError::SecondMark));
         assert_eq!(without_mark(b"{}\xEF\xBB\xBF"), Ok(b"{}\xEF\xBB\xBF".as_slice()));
         for wide in [b"\xFE\xFF\0{".as_slice(), b"\xFF\xFE{\0", b"\0{", b"{\0", b"\0\0\xFE\xFF"] {
-            assert_eq!(without_mark(wide), Err(NotText::WideCharacters), "{wide:?}");
+            assert_eq!(without_mark(wide), Err(TextError::WideCharacters), "{wide:?}");
         }
     }
 
@@ -185,7 +185,7 @@ mod tests {
         assert_eq!(Charset::UsAscii.check(0, b"\0abc\x7f"), Ok(()));
         assert_eq!(
             Charset::UsAscii.check(10, "aé".as_bytes()),
-            Err(NotText::NotAscii { byte: 0xC3, at: 11 })
+            Err(TextError::NotAscii { byte: 0xC3, at: 11 })
         );
         assert_eq!(Charset::Utf8.check(0, "é".as_bytes()), Ok(()));
     }

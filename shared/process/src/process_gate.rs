@@ -15,7 +15,7 @@ use postonce_shared::backoff::STORE_NEEDED;
 use postonce_shared::bank::Bank;
 use postonce_shared::cluster::gate::change::GateRecord;
 use postonce_shared::cluster::gate::permits::{GatePermit, GatePermits, GateRead, WorkInProgress};
-use postonce_shared::cluster::gate::{Gate, GateState, GateValue, UntrustedClock};
+use postonce_shared::cluster::gate::{ClockError, Gate, GateState, GateValue};
 use postonce_shared::ports::fault::{StoreFault, chain};
 use postonce_shared::ports::world::World;
 use tokio::sync::watch;
@@ -155,7 +155,7 @@ impl ProcessGate {
     }
 
     /// Performs the scheduled release if it is due and the clock of this process is trusted.
-    async fn release(&self) -> Result<Result<(), UntrustedClock>, StoreFault> {
+    async fn release(&self) -> Result<Result<(), ClockError>, StoreFault> {
         let begun = self.permits.begin_read();
         let record = self.gate.release_if_due().await?;
         self.apply(&begun, &record);

@@ -26,7 +26,7 @@ use crate::ports::world::World;
 
 /// Why a direct order is not allowed, as a sentence for operators.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Denial {
+pub enum GrantError {
     /// There is no such partner.
     #[error(
         "partner {0} does not exist; add it, with the reach and the scopes that its orders need, then replay"
@@ -78,16 +78,16 @@ impl PartnerGrant {
     /// Checks that an order of this kind on this account is within the terms. Returns the time until which it is, if a key expires.
     ///
     /// # Errors
-    /// [`Denial`] when it is not.
+    /// [`GrantError`] when it is not.
     pub fn check(
         &self,
         kind: TransactionKind,
         account: AccountKey,
         now: Timestamp,
-    ) -> Result<Option<Timestamp>, Denial> {
+    ) -> Result<Option<Timestamp>, GrantError> {
         let Self { partner, keys } = self;
         if partner.signature_required {
-            return Err(Denial::SignatureRequired(partner.id.clone()));
+            return Err(GrantError::SignatureRequired(partner.id.clone()));
         }
         let scope = match kind {
             TransactionKind::Deposit => Scope::Deposit,
@@ -97,10 +97,10 @@ impl PartnerGrant {
         let until = having.map(|(_, at)| *at).filter(|at| at.is_none_or(|at| now < at));
         // That of the key that counts for the longest time.
         let Some(until) = until.max_by_key(|at| (at.is_none(), *at)) else {
-            return Err(Denial::ScopeMissing { partner: partner.id.clone(), scope });
+            return Err(GrantError::ScopeMissing { partner: partner.id.clone(), scope });
         };
         if !partner.reach.has_account(account) {
-            return Err(Denial::OutOfReach { account, partner: partner.id.clone() });
+            return Err(GrantError::OutOfReach { account, partner: partner.id.clone() });
         }
         Ok(until)
     }
@@ -111,7 +111,7 @@ pub struct PartnerGrants {
     partners: PartnerRecords,
     keys: Arc<dyn ApiKeys>,
     world: Arc<dyn World>,
-    cache: PartnerCache<PartnerId, PartnerGrant, Denial>,
+    cache: PartnerCache<PartnerId, PartnerGrant, GrantError>,
 }
 
 impl PartnerGrants {
@@ -128,7 +128,7 @@ impl PartnerGrants {
     pub async fn find(
         &self,
         id: &PartnerId,
-    ) -> Result<Result<(Arc<PartnerGrant>, Standing), Denial>, StoreFault> {
+    ) -> Result<Result<(Arc<PartnerGrant>, Standing), GrantError>, StoreFault> {
         self.cache.get_or_load(id, self.read(id)).await
     }
 
@@ -137,14 +137,14 @@ impl PartnerGrants {
         self.cache.forget(partner);
     }
 
-    async fn read(&self, id: &PartnerId) -> Result<Answer<PartnerGrant, Denial>, StoreFault> {
+    async fn read(&self, id: &PartnerId) -> Result<Answer<PartnerGrant, GrantError>, StoreFault> {
         let Some(stored) = self.partners.find(id).await? else {
-            return Ok(Answer::Refused(Denial::Unknown(id.clone())));
+            return Ok(Answer::Refused(GrantError::Unknown(id.clone())));
         };
         let partner = stored.value;
         match partner.status() {
             PartnerStatus::Active => {}
-            PartnerStatus::Suspended => return Ok(Answer::Refused(Denial::Suspended(id.clone()))),
+            PartnerStatus::Suspended => return Ok(Answer::Refused(GrantError::Suspended(id.clone()))),
         }
         let records = try_join_all(partner.keys.iter().map(|key| self.keys.find(&key.id))).await?;
         let (active, now) = (records.into_iter().flatten(), self.world.now());
@@ -179,8 +179,8 @@ mod tests {
             partner: Partner::active(id.clone(), reach, now),
             keys: vec![(vec![Scope::Deposit], None)],
         };
-        let without = |scope| Err(Denial::ScopeMissing { partner: id.clone(), scope });
-        let outside = Err(Denial::OutOfReach { account: account(2), partner: id.clone() });
+        let without = |scope| Err(GrantError::ScopeMissing { partner: id.clone(), scope });
+        let outside = Err(GrantError::OutOfReach { account: account(2), partner: id.clone() });
         assert_eq!(grant.check(Deposit, account(1), now), Ok(None));
         assert_eq!(grant.check(Withdrawal, account(1), now), without(Scope::Withdraw));
         assert_eq!(grant.check(Deposit, account(2), now), outside);
@@ -190,7 +190,7 @@ mod tests {
         assert_eq!(grant.check(Withdrawal, account(1), now), Ok(None));
         assert_eq!(grant.check(Deposit, account(1), now), without(Scope::Deposit));
         grant.partner.signature_required = true;
-        assert_eq!(grant.check(Withdrawal, account(1), now), Err(Denial::SignatureRequired(id.clone())));
+        assert_eq!(grant.check(Withdrawal, account(1), now), Err(GrantError::SignatureRequired(id.clone())));
     }
 
     #[test]
@@ -205,7 +205,7 @@ mod tests {
             (vec![Scope::Read], None),
         ];
         let mut grant = PartnerGrant { partner, keys };
-        let without = |scope| Err(Denial::ScopeMissing { partner: id.clone(), scope });
+        let without = |scope| Err(GrantError::ScopeMissing { partner: id.clone(), scope });
         assert_eq!(grant.check(Deposit, account(1), now), Ok(Some(later)));
         assert_eq!(grant.check(Withdrawal, account(1), now), Ok(Some(soon)));
         assert_eq!(grant.check(Withdrawal, account(1), soon), without(Scope::Withdraw));

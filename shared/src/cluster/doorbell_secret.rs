@@ -70,21 +70,21 @@ impl fmt::Debug for Key {
     "is not one secret of at least {RING_SECRET_CHARS_MIN} visible ASCII characters without spaces and semicolons, or \
      two with a comma between them"
 )]
-pub struct InvalidDoorbellKeys;
+pub struct DoorbellKeysError;
 
 impl DoorbellKeys {
     /// Parses one secret, or two as `new,old`.
     ///
     /// # Errors
-    /// [`InvalidDoorbellKeys`]
-    pub fn parse(text: &str) -> Result<Self, InvalidDoorbellKeys> {
+    /// [`DoorbellKeysError`]
+    pub fn parse(text: &str) -> Result<Self, DoorbellKeysError> {
         let secrets: Vec<&str> = text.split(',').collect();
         let valid = |secret: &&str| {
             let is_allowed = |byte: u8| byte.is_ascii_graphic() && byte != b';';
             secret.len() >= RING_SECRET_CHARS_MIN && secret.bytes().all(is_allowed)
         };
         if secrets.len() > SECRETS_MAX || !secrets.iter().all(valid) {
-            return Err(InvalidDoorbellKeys);
+            return Err(DoorbellKeysError);
         }
         Ok(Self(secrets.into_iter().map(Key::of).collect()))
     }
@@ -283,7 +283,7 @@ mod tests {
         for wrong in
             ["", ",", "short", "0123456789 abcdef", "0123456789abcdef,", &three, &second_short, &semicolon]
         {
-            assert_eq!(DoorbellKeys::parse(wrong).unwrap_err(), InvalidDoorbellKeys, "{wrong}");
+            assert_eq!(DoorbellKeys::parse(wrong).unwrap_err(), DoorbellKeysError, "{wrong}");
         }
     }
 }

@@ -49,7 +49,7 @@ impl Entry {
 
 /// Why an attempt cannot begin now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum NotBegun {
+pub enum AttemptError {
     /// Another attempt of this process is in progress. A crash during two attempts would count against both messages.
     #[error("another attempt of this process is in progress")]
     Busy,
@@ -118,21 +118,21 @@ impl Registration {
     /// Begins an attempt to process a message alone.
     ///
     /// # Errors
-    /// [`NotBegun`]
-    pub fn begin_attempt(self: &Arc<Self>, now: Duration) -> Result<AttemptInProgress, NotBegun> {
+    /// [`AttemptError`]
+    pub fn begin_attempt(self: &Arc<Self>, now: Duration) -> Result<AttemptInProgress, AttemptError> {
         let mut state = self.state.lock();
         match state.entry {
-            _ if state.is_attempting => Err(NotBegun::Busy),
+            _ if state.is_attempting => Err(AttemptError::Busy),
             Entry::Valid { process, survivals, until } if now < until => {
                 // Otherwise a crash of this process would also count as a crash in an earlier attempt.
                 if survivals != state.survivals {
-                    return Err(NotBegun::NotRecorded);
+                    return Err(AttemptError::NotRecorded);
                 }
                 state.is_attempting = true;
                 let attempt = Attempt { process, survivals };
                 Ok(AttemptInProgress { registration: Arc::clone(self), attempt, is_recorded: true })
             }
-            Entry::Valid { .. } | Entry::Starting | Entry::Ended { .. } => Err(NotBegun::NotRegistered),
+            Entry::Valid { .. } | Entry::Starting | Entry::Ended { .. } => Err(AttemptError::NotRegistered),
         }
     }
 
@@ -184,18 +184,21 @@ mod tests {
         let registration = Arc::new(Registration::default());
         let second = Duration::from_secs(1);
         let begin = || registration.begin_attempt(second);
-        assert_eq!(begin().map(|it| it.attempt), Err(NotBegun::NotRegistered));
+        assert_eq!(begin().map(|it| it.attempt), Err(AttemptError::NotRegistered));
         registration.extend(&entry(0), second * 2);
         let first = begin().unwrap();
-        assert_eq!(begin().map(|it| it.attempt), Err(NotBegun::Busy));
+        assert_eq!(begin().map(|it| it.attempt), Err(AttemptError::Busy));
         first.forget();
         assert_eq!(registration.survivals(), 0, "the message does not record it any more");
         drop(begin().unwrap());
-        assert_eq!((registration.survivals(), begin().map(|it| it.attempt)), (1, Err(NotBegun::NotRecorded)));
+        assert_eq!(
+            (registration.survivals(), begin().map(|it| it.attempt)),
+            (1, Err(AttemptError::NotRecorded))
+        );
         registration.extend(&entry(1), second * 2);
         assert_eq!(begin().map(|it| it.attempt.survivals), Ok(1));
         registration.end();
-        assert_eq!(begin().map(|it| it.attempt), Err(NotBegun::NotRegistered));
+        assert_eq!(begin().map(|it| it.attempt), Err(AttemptError::NotRegistered));
     }
 
     #[test]

@@ -37,7 +37,7 @@ pub struct ReplyTo {
 
 /// Why no reply is sent to an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum InvalidProof {
+pub enum ReplyProofError {
     /// This process does not know the secret yet.
     #[error("the secret of the bank is not known yet")]
     NoSecret,
@@ -100,14 +100,14 @@ impl ReplySeal {
     /// Returns the address if a process of the bank signed it and a request may still wait there.
     ///
     /// # Errors
-    /// [`InvalidProof`]
-    pub fn verify<'a>(&self, to: &'a ReplyTo) -> Result<&'a Address, InvalidProof> {
-        let keys = self.secret.known().ok_or(InvalidProof::NoSecret)?;
+    /// [`ReplyProofError`]
+    pub fn verify<'a>(&self, to: &'a ReplyTo) -> Result<&'a Address, ReplyProofError> {
+        let keys = self.secret.known().ok_or(ReplyProofError::NoSecret)?;
         if !keys.verify(&[&signed_text(&to.address, to.until)], &to.code) {
-            return Err(InvalidProof::Forged);
+            return Err(ReplyProofError::Forged);
         }
         if self.world.now() > to.until {
-            return Err(InvalidProof::Expired);
+            return Err(ReplyProofError::Expired);
         }
         Ok(&to.address)
     }
@@ -142,17 +142,17 @@ mod tests {
         let (web, attacker) = (address("http://10.0.0.7:8080"), address("http://10.0.0.8:8080"));
         let reply_to = own.sign(&web).unwrap();
         assert_eq!(own.verify(&reply_to), Ok(&web));
-        assert_eq!(other.verify(&reply_to), Err(InvalidProof::Forged), "another bank");
+        assert_eq!(other.verify(&reply_to), Err(ReplyProofError::Forged), "another bank");
         let elsewhere = ReplyTo { address: attacker, ..reply_to.clone() };
-        assert_eq!(own.verify(&elsewhere), Err(InvalidProof::Forged));
+        assert_eq!(own.verify(&elsewhere), Err(ReplyProofError::Forged));
         let longer = ReplyTo { until: reply_to.until.after(Duration::from_millis(1)), ..reply_to.clone() };
-        assert_eq!(own.verify(&longer), Err(InvalidProof::Forged));
+        assert_eq!(own.verify(&longer), Err(ReplyProofError::Forged));
         let unknown = seal(None, &world);
-        assert_eq!((unknown.sign(&web), unknown.verify(&reply_to)), (None, Err(InvalidProof::NoSecret)));
+        assert_eq!((unknown.sign(&web), unknown.verify(&reply_to)), (None, Err(ReplyProofError::NoSecret)));
         world.advance(WANTED_FOR);
         assert_eq!(own.verify(&reply_to), Ok(&web));
         world.advance(Duration::from_millis(1));
-        assert_eq!(own.verify(&reply_to), Err(InvalidProof::Expired));
+        assert_eq!(own.verify(&reply_to), Err(ReplyProofError::Expired));
     }
 
     #[test]

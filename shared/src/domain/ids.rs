@@ -42,10 +42,10 @@ macro_rules! uuid_id {
         }
 
         impl FromStr for $name {
-            type Err = InvalidId;
+            type Err = IdError;
 
-            fn from_str(text: &str) -> Result<Self, InvalidId> {
-                Uuid::try_parse(text).map(Self).map_err(|_| InvalidId)
+            fn from_str(text: &str) -> Result<Self, IdError> {
+                Uuid::try_parse(text).map(Self).map_err(|_| IdError)
             }
         }
     )*};
@@ -67,7 +67,7 @@ uuid_id! {
 /// Error: the text is not a UUID.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("is not a UUID, such as 4f9d0c9e-5d3e-4c0e-9a51-1b7a4a4e2f10")]
-pub struct InvalidId;
+pub struct IdError;
 
 const HYPHENATED_CHARS: usize = 36;
 /// Length of a UUID without hyphens.
@@ -77,17 +77,17 @@ const SIMPLE_CHARS: usize = 32;
 /// only this form; rows and messages of the bank use other forms too.
 ///
 /// # Errors
-/// [`InvalidId`] for anything else, including a UUID in braces, as a URN or without hyphens.
-pub fn parse_hyphenated<T: FromStr<Err = InvalidId>>(text: &str) -> Result<T, InvalidId> {
-    if text.len() == HYPHENATED_CHARS { text.parse() } else { Err(InvalidId) }
+/// [`IdError`] for anything else, including a UUID in braces, as a URN or without hyphens.
+pub fn parse_hyphenated<T: FromStr<Err = IdError>>(text: &str) -> Result<T, IdError> {
+    if text.len() == HYPHENATED_CHARS { text.parse() } else { Err(IdError) }
 }
 
 /// Parses an id as [`parse_hyphenated`] does, or as thirty-two hexadecimal digits, the other form that direct producers may write.
 ///
 /// # Errors
-/// [`InvalidId`] for anything else, including a UUID in braces and as a URN.
-pub fn parse_bare<T: FromStr<Err = InvalidId>>(text: &str) -> Result<T, InvalidId> {
-    if matches!(text.len(), SIMPLE_CHARS | HYPHENATED_CHARS) { text.parse() } else { Err(InvalidId) }
+/// [`IdError`] for anything else, including a UUID in braces and as a URN.
+pub fn parse_bare<T: FromStr<Err = IdError>>(text: &str) -> Result<T, IdError> {
+    if matches!(text.len(), SIMPLE_CHARS | HYPHENATED_CHARS) { text.parse() } else { Err(IdError) }
 }
 
 /// Longest name of a partner, in characters.
@@ -102,12 +102,12 @@ pub struct PartnerId(String);
 
 impl PartnerId {
     /// Parses a partner's name; fails when the invariant does not hold.
-    pub fn parse(text: &str) -> Result<Self, InvalidPartner> {
+    pub fn parse(text: &str) -> Result<Self, PartnerIdError> {
         let mut characters = text.chars();
         let valid = characters.next().is_some_and(|first| first.is_ascii_lowercase())
             && characters.all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
             && text.len() <= PARTNER_CHARS_MAX;
-        if valid { Ok(Self(text.to_owned())) } else { Err(InvalidPartner) }
+        if valid { Ok(Self(text.to_owned())) } else { Err(PartnerIdError) }
     }
 
     /// Returns the name.
@@ -133,7 +133,7 @@ impl fmt::Debug for PartnerId {
 #[error(
     "is not a partner's name: 1 to 32 characters, a lower-case letter first, then lower-case letters, digits or _"
 )]
-pub struct InvalidPartner;
+pub struct PartnerIdError;
 
 /// Identifies one account. Postings of one account are serialized; accounts are independent of each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -209,13 +209,13 @@ impl OrderNumber {
     }
 
     /// Parses a number with its check digit; refuses a mistyped number.
-    pub fn parse(text: &str) -> Result<Self, InvalidOrderNumber> {
+    pub fn parse(text: &str) -> Result<Self, OrderNumberError> {
         let digits_only = text.bytes().all(|byte| byte.is_ascii_digit());
         if !digits_only || text.len() < 2 || text.len() > 18 || damm(text) != 0 {
-            return Err(InvalidOrderNumber);
+            return Err(OrderNumberError);
         }
         let counter = text.get(..text.len().saturating_sub(1)).and_then(|head| head.parse().ok());
-        counter.map(Self).ok_or(InvalidOrderNumber)
+        counter.map(Self).ok_or(OrderNumberError)
     }
 }
 
@@ -229,7 +229,7 @@ impl fmt::Display for OrderNumber {
 /// Error: the text is not an order number, or its check digit does not match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("is not an order number (2 to 18 digits, the last one a check digit)")]
-pub struct InvalidOrderNumber;
+pub struct OrderNumberError;
 
 /// Damm's check digit over decimal digits. It detects every single wrong digit and every swap of two neighbours. The table
 /// is the totally anti-symmetric quasigroup of order 10 from H. M. Damm, "Total anti-symmetrische Quasigruppen" (2004).
@@ -286,7 +286,7 @@ mod tests {
     #[test]
     fn invalid_order_numbers_are_refused() {
         for text in ["", "0", "12a4", "5723", " 5724", "٥724", "1234567890123456789"] {
-            assert_eq!(OrderNumber::parse(text), Err(InvalidOrderNumber), "{text}");
+            assert_eq!(OrderNumber::parse(text), Err(OrderNumberError), "{text}");
         }
     }
 
@@ -315,7 +315,7 @@ mod tests {
         }
         let long = "a".repeat(33);
         for invalid in ["", "Shop", "1shop", "shop-1", "shop/1", "shöp", long.as_str()] {
-            assert_eq!(PartnerId::parse(invalid), Err(InvalidPartner), "{invalid}");
+            assert_eq!(PartnerId::parse(invalid), Err(PartnerIdError), "{invalid}");
         }
     }
 }

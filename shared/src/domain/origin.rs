@@ -14,7 +14,7 @@ pub struct RequestId(Arc<str>);
 /// Error: the text is not a valid request id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("must have 1 to {} letters, digits and -._~:/+=@", RequestId::CHARS_MAX)]
-pub struct InvalidRequestId;
+pub struct RequestIdError;
 
 impl RequestId {
     /// Maximum length, in characters.
@@ -23,11 +23,11 @@ impl RequestId {
     /// Parses an id that log lines and headers can contain: up to 64 letters, digits and `-._~:/+=@`.
     ///
     /// # Errors
-    /// [`InvalidRequestId`] for any other text.
-    pub fn parse(text: &str) -> Result<Self, InvalidRequestId> {
+    /// [`RequestIdError`] for any other text.
+    pub fn parse(text: &str) -> Result<Self, RequestIdError> {
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:/+=@".contains(&byte);
         let is_valid = (1..=Self::CHARS_MAX).contains(&text.len()) && text.bytes().all(allowed);
-        is_valid.then(|| Self(text.into())).ok_or(InvalidRequestId)
+        is_valid.then(|| Self(text.into())).ok_or(RequestIdError)
     }
 
     /// Returns the id.
@@ -175,7 +175,7 @@ mod tests {
             assert_eq!(RequestId::parse(valid).unwrap().as_str(), valid);
         }
         for wrong in ["", "a b", "a\"b", "a{b}", "\u{fc}", &"x".repeat(65)] {
-            assert_eq!(RequestId::parse(wrong), Err(InvalidRequestId), "{wrong}");
+            assert_eq!(RequestId::parse(wrong), Err(RequestIdError), "{wrong}");
         }
     }
 

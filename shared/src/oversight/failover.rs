@@ -18,7 +18,7 @@ use crate::ports::fault::StoreFault;
 use crate::ports::process_registry::RegisteredProcess;
 use crate::ports::sync_store::Swapped;
 use crate::ports::world::World;
-use crate::posting::order_numbers::{FIRST_COUNTER, RANGE_LEN_MAX, REGISTER, Register, UnsoundRegister};
+use crate::posting::order_numbers::{FIRST_COUNTER, RANGE_LEN_MAX, REGISTER, Register, RegisterError};
 
 /// Added to the epoch of the gate. A bank makes fewer changes in any loss window.
 const EPOCH_MARGIN: u64 = 1_000_000;
@@ -36,10 +36,10 @@ pub enum FailoverFault {
         "the register of order numbers cannot be read: give the highest order number that was ever issued, for example \
          from the records of the partners"
     )]
-    Register(#[source] UnsoundRegister),
+    Register(#[source] RegisterError),
     /// The register cannot be moved that far.
     #[error("the register of order numbers cannot be moved ahead so far")]
-    TooFar(#[source] UnsoundRegister),
+    TooFar(#[source] RegisterError),
     /// A process changed the register concurrently.
     #[error("the register of order numbers was changed meanwhile: stop all processes first")]
     Changed,

@@ -106,19 +106,19 @@ pub struct Address(String);
 /// Error: the text is not a valid address of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("is not http://host:port, such as http://10.0.0.7:8081")]
-pub struct InvalidAddress;
+pub struct AddressError;
 
 impl Address {
     /// Parses `http://host:port`; the scheme is optional, and a trailing slash is allowed.
     ///
     /// # Errors
-    /// [`InvalidAddress`] for anything else, including TLS: the processes of one bank call each other
+    /// [`AddressError`] for anything else, including TLS: the processes of one bank call each other
     /// within their own network and sign their requests.
-    pub fn parse(text: &str) -> Result<Self, InvalidAddress> {
+    pub fn parse(text: &str) -> Result<Self, AddressError> {
         let rest = text.strip_prefix("http://").unwrap_or(text);
         let rest = rest.strip_suffix('/').unwrap_or(rest);
-        let (host, port) = rest.rsplit_once(':').ok_or(InvalidAddress)?;
-        let port: u16 = whole_number(port).ok_or(InvalidAddress)?;
+        let (host, port) = rest.rsplit_once(':').ok_or(AddressError)?;
+        let port: u16 = whole_number(port).ok_or(AddressError)?;
         let is_host = match host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
             Some(ipv6) => ipv6.parse::<std::net::Ipv6Addr>().is_ok(),
             None => {
@@ -130,7 +130,7 @@ impl Address {
         if is_host && port != 0 && address.len() <= ADDRESS_CHARS_MAX {
             return Ok(Self(address));
         }
-        Err(InvalidAddress)
+        Err(AddressError)
     }
 
     /// Returns the address.

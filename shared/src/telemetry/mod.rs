@@ -51,7 +51,7 @@ pub enum LogTo {
 #[error(
     "log is {directives:?}, which is not allowed: it must be a level or directives such as info,postonce_shared=debug"
 )]
-pub struct InvalidDirectives {
+pub struct DirectivesError {
     directives: String,
     #[source]
     source: tracing_subscriber::filter::ParseError,
@@ -62,7 +62,7 @@ pub struct InvalidDirectives {
 pub enum StartFault {
     /// The filter directives cannot be parsed.
     #[error(transparent)]
-    Directives(#[from] InvalidDirectives),
+    Directives(#[from] DirectivesError),
     /// The system cannot start a thread, or duplicate a file descriptor.
     #[error("the log cannot be started")]
     System(#[from] io::Error),
@@ -83,14 +83,14 @@ impl Drop for LogWriter {
 /// Checks filter directives without starting anything.
 ///
 /// # Errors
-/// [`InvalidDirectives`] when they cannot be parsed.
-pub fn check(directives: &str) -> Result<(), InvalidDirectives> {
+/// [`DirectivesError`] when they cannot be parsed.
+pub fn check(directives: &str) -> Result<(), DirectivesError> {
     filter(directives).map(drop)
 }
 
-fn filter(directives: &str) -> Result<EnvFilter, InvalidDirectives> {
+fn filter(directives: &str) -> Result<EnvFilter, DirectivesError> {
     EnvFilter::try_new(directives)
-        .map_err(|source| InvalidDirectives { directives: directives.to_owned(), source })
+        .map_err(|source| DirectivesError { directives: directives.to_owned(), source })
 }
 
 /// Starts logging for the whole process. Only the first call has an effect. For log targets with the prefix `quiet`, only

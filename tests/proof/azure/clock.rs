@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use postonce_shared::cluster::gate::{Gate, GateState, UntrustedClock};
+use postonce_shared::cluster::gate::{ClockError, Gate, GateState};
 use postonce_shared::testing::prelude::*;
 use time::OffsetDateTime;
 use time::macros::format_description;
@@ -34,7 +34,7 @@ async fn a_process_whose_clock_is_ahead_of_the_store_does_not_release_the_gate()
     const AHEAD: Duration = Duration::from_secs(14 * 60);
     let fixture = Fixture::new();
     let gate = fixture.gate();
-    assert_eq!(gate.untrusted_clock(), Some(UntrustedClock::NotCompared));
+    assert_eq!(gate.untrusted_clock(), Some(ClockError::NotCompared));
     fixture.put_store_behind(AHEAD);
     // Due in ten minutes by the clock of the store.
     let release_at = Timestamp::from_unix_ms(World::now(&*fixture.world).unix_ms().saturating_sub(240_000));

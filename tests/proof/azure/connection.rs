@@ -1,6 +1,6 @@
 //! Connection strings: their forms, and their errors, which show no secret.
 
-use postonce_shared::adapters::azure::{AzureConnection, InvalidConnection};
+use postonce_shared::adapters::azure::{AzureConnection, ConnectionError};
 
 #[test]
 fn connection_strings_are_read_in_all_forms() {
@@ -36,32 +36,31 @@ fn connection_strings_are_read_in_all_forms() {
 
 #[test]
 fn an_error_about_a_connection_string_shows_none_of_its_values() {
-    let check = |text: &str, expected: InvalidConnection| {
+    let check = |text: &str, expected: ConnectionError| {
         let error = AzureConnection::parse(text).unwrap_err();
         assert_eq!(error, expected, "{text}");
         assert!(!error.to_string().contains("c2VjcmV0"), "{error}");
     };
-    check("", InvalidConnection::Missing("AccountName"));
-    check("AccountName=a;c2VjcmV0", InvalidConnection::Malformed(2));
-    check("AccountName=a;AccountName=b", InvalidConnection::Repeated(2));
-    check("AccountName=a;EndpointSufix=c2VjcmV0", InvalidConnection::Unknown(2));
-    check("UseDevelopmentStorage=true;AccountName=c2VjcmV0", InvalidConnection::EmulatorAndOthers);
-    check("AccountName=a;AccountKey=c2VjcmV0!", InvalidConnection::Invalid("AccountKey", "is not base64"));
+    check("", ConnectionError::Missing("AccountName"));
+    check("AccountName=a;c2VjcmV0", ConnectionError::Malformed(2));
+    check("AccountName=a;AccountName=b", ConnectionError::Repeated(2));
+    check("AccountName=a;EndpointSufix=c2VjcmV0", ConnectionError::Unknown(2));
+    check("UseDevelopmentStorage=true;AccountName=c2VjcmV0", ConnectionError::EmulatorAndOthers);
+    check("AccountName=a;AccountKey=c2VjcmV0!", ConnectionError::Invalid("AccountKey", "is not base64"));
     check(
         "AccountName=a;AccountKey=c2VjcmV0;SharedAccessSignature=sig=c2VjcmV0",
-        InvalidConnection::TwoSecrets,
+        ConnectionError::TwoSecrets,
     );
     check(
         "SharedAccessSignature=?sv=1&sig=c2VjcmV0;BlobEndpoint=https://h",
-        InvalidConnection::Missing("AccountName"),
+        ConnectionError::Missing("AccountName"),
     );
     check(
         "AccountKey=c2VjcmV0;BlobEndpoint=https://h;QueueEndpoint=https://h;TableEndpoint=https://h",
-        InvalidConnection::Missing("AccountName"),
+        ConnectionError::Missing("AccountName"),
     );
     for signature in ["oops", "sig=c2VjcmV0", "sv=1&sig=", "https://h/?sv=1&sig=c2VjcmV0"] {
-        let invalid =
-            InvalidConnection::Invalid("SharedAccessSignature", "is not a query such as sv=…&sig=…");
+        let invalid = ConnectionError::Invalid("SharedAccessSignature", "is not a query such as sv=…&sig=…");
         check(&format!("AccountName=a;SharedAccessSignature={signature}"), invalid);
     }
     for endpoint in ["h:1", "ftp://h", "http://h?sig=c2VjcmV0"] {

@@ -12,7 +12,7 @@ use actix_web::HttpRequest;
 use actix_web::dev::ServiceResponse;
 use actix_web::http::StatusCode;
 use actix_web::web::Data;
-use postonce_process::http::PeerRefusal;
+use postonce_process::http::PeerRequestError;
 use postonce_shared::domain::partner::Partner;
 use postonce_shared::oversight::audit::{AuditTarget, AuditTrail, Event, Outcome, UNKNOWN};
 use uuid::Uuid;
@@ -42,7 +42,7 @@ pub fn annotate(request: &HttpRequest, name: &str, value: impl std::fmt::Display
 /// Records the outcome of a request if it belongs to the audit trail. Waits until the row of a successful act is stored.
 pub async fn record<B>(response: &ServiceResponse<B>, method: &'static str, route: &str) {
     let request = response.request();
-    if response.response().error().is_some_and(|error| error.as_error::<PeerRefusal>().is_some()) {
+    if response.response().error().is_some_and(|error| error.as_error::<PeerRequestError>().is_some()) {
         // Calls between processes are recorded where their signature is verified.
         return;
     }

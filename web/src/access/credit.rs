@@ -9,7 +9,7 @@ use crate::error::{ApiError, Code};
 
 /// Reason why a key may not set an overdraft limit.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum CreditRefusal {
+pub enum CreditError {
     /// The key of this partner lacks the scope `credit`.
     ScopeMissing(PartnerId),
     /// The limit exceeds the credit ceiling of this partner.
@@ -19,30 +19,30 @@ pub enum CreditRefusal {
 /// Checks whether a key may change the limit of an account from `present` to `new`. Lowering a limit is always allowed.
 ///
 /// # Errors
-/// [`CreditRefusal`] when the key may not raise it that far.
-pub fn check(grant: &Grant, new: OverdraftLimit, present: OverdraftLimit) -> Result<(), CreditRefusal> {
+/// [`CreditError`] when the key may not raise it that far.
+pub fn check(grant: &Grant, new: OverdraftLimit, present: OverdraftLimit) -> Result<(), CreditError> {
     if new.minor_units() <= present.minor_units() {
         return Ok(());
     }
     let partner = &grant.partner;
     if !grant.allows(Scope::Credit) {
-        return Err(CreditRefusal::ScopeMissing(partner.id.clone()));
+        return Err(CreditError::ScopeMissing(partner.id.clone()));
     }
     let within = partner.credit_ceilings.check(new);
-    within.map_err(|ceiling| CreditRefusal::AboveCeiling(partner.id.clone(), ceiling))
+    within.map_err(|ceiling| CreditError::AboveCeiling(partner.id.clone(), ceiling))
 }
 
-impl From<CreditRefusal> for ApiError {
-    fn from(refusal: CreditRefusal) -> Self {
+impl From<CreditError> for ApiError {
+    fn from(refusal: CreditError) -> Self {
         match refusal {
-            CreditRefusal::ScopeMissing(partner) => Self::new(
+            CreditError::ScopeMissing(partner) => Self::new(
                 Code::ScopeMissing,
                 format!(
                     "The API key of partner {partner} lacks the scope {}, which a new or higher overdraft_limit needs.",
                     Scope::Credit
                 ),
             ),
-            CreditRefusal::AboveCeiling(partner, ceiling) => Self::new(
+            CreditError::AboveCeiling(partner, ceiling) => Self::new(
                 Code::CreditCeilingExceeded,
                 format!(
                     "Partner {partner} may give an account an overdraft_limit of at most {ceiling} {}.",

@@ -9,7 +9,7 @@ use postonce_process::process_gate::ProcessGate;
 use postonce_shared::adapters::http::{BroadcastRequest, CallFault, GATE_PATH, GateEpoch, PeerNetwork};
 use postonce_shared::bank::Bank;
 use postonce_shared::cluster::gate::change::{GateAct, GateRecord};
-use postonce_shared::cluster::gate::{Gate, GateState, UnexpectedEpoch, UntrustedClock};
+use postonce_shared::cluster::gate::{ClockError, EpochError, Gate, GateState};
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::ports::fault::{StoreFault, chain};
 use postonce_shared::ports::process_registry::{Address, ProcessId, RegisteredProcess};
@@ -92,7 +92,7 @@ impl GateService {
     }
 
     /// Returns the reason why this process does not perform scheduled releases, if there is one.
-    pub fn untrusted_clock(&self) -> Option<UntrustedClock> {
+    pub fn untrusted_clock(&self) -> Option<ClockError> {
         self.gate.untrusted_clock()
     }
 
@@ -101,13 +101,13 @@ impl GateService {
     /// Does nothing if `is_expected` returns `false` for the current epoch.
     ///
     /// # Errors
-    /// [`StoreFault`]: the outcome is unknown. It is safe to retry. [`UnexpectedEpoch`] when nothing was done.
+    /// [`StoreFault`]: the outcome is unknown. It is safe to retry. [`EpochError`] when nothing was done.
     pub async fn set(
         &self,
         state: GateState,
         act: GateAct,
         is_expected: impl Fn(u64) -> bool + Send + Sync + 'static,
-    ) -> Result<Result<NotifiedChange, UnexpectedEpoch>, StoreFault> {
+    ) -> Result<Result<NotifiedChange, EpochError>, StoreFault> {
         let (result, set) = oneshot::channel();
         let service = self.clone();
         let change = async move {

@@ -1,7 +1,7 @@
 //! Queries of the operations on batches.
 
 use postonce_shared::domain::batch::{ITEMS_MAX, OnInvalid, Phase};
-use postonce_shared::domain::ids::{InvalidPartner, PartnerId};
+use postonce_shared::domain::ids::{PartnerId, PartnerIdError};
 use postonce_shared::text::digits;
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -63,7 +63,7 @@ impl QueryTexts for BatchPartnerParam {
     type Value = Option<PartnerId>;
 
     fn parse(self, violations: &mut Violations) -> Option<Option<PartnerId>> {
-        let rule = InvalidPartner.to_string();
+        let rule = PartnerIdError.to_string();
         Some(violations.parse("partner_id", self.partner_id, &rule, |text| PartnerId::parse(text).ok()))
     }
 }

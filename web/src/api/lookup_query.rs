@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use postonce_shared::domain::ids::{AccountKey, InvalidId, OrderNumber, parse_hyphenated};
+use postonce_shared::domain::ids::{AccountKey, IdError, OrderNumber, parse_hyphenated};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -54,7 +54,7 @@ impl QueryTexts for LookupParams {
 }
 
 /// Parses an id, which is required without an order number.
-fn id<T: FromStr<Err = InvalidId>>(
+fn id<T: FromStr<Err = IdError>>(
     violations: &mut Violations,
     name: &str,
     value: Option<String>,
@@ -63,7 +63,7 @@ fn id<T: FromStr<Err = InvalidId>>(
         violations.refuse(name, "is missing; send order_number, or message_id with user_id and account_id");
         return None;
     };
-    parse_hyphenated(&value).map_err(|error: InvalidId| violations.refuse(name, error.to_string())).ok()
+    parse_hyphenated(&value).map_err(|error: IdError| violations.refuse(name, error.to_string())).ok()
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use actix_web::HttpRequest;
 use postonce_schemas::json::Violation;
 use postonce_shared::domain::batch::BatchKey;
 use postonce_shared::domain::ids::{
-    AccountId, AccountKey, BatchId, InvalidId, MessageId, PartnerId, TransactionKey, UserId, parse_hyphenated,
+    AccountId, AccountKey, BatchId, IdError, MessageId, PartnerId, TransactionKey, UserId, parse_hyphenated,
 };
 use utoipa::IntoParams;
 use utoipa::openapi::path::Parameter;
@@ -136,7 +136,7 @@ macro_rules! parameters_with_hyphens {
     ($($id:ident)*) => {$(
         impl PathParameter for $id {
             fn parse(text: &str) -> Result<Self, String> {
-                parse_hyphenated(text).map_err(|error: InvalidId| error.to_string())
+                parse_hyphenated(text).map_err(|error: IdError| error.to_string())
             }
         }
     )*};

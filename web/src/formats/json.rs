@@ -70,10 +70,10 @@ pub fn members(body: &[u8]) -> Result<Members, ApiError> {
     read(body).map_err(|malformed| ApiError::new(Code::BodyInvalid, malformed.to_string()))
 }
 
-fn read(body: &[u8]) -> Result<Members, Malformed> {
-    let raw: &RawValue = serde_json::from_slice(body).map_err(Malformed::Syntax)?;
+fn read(body: &[u8]) -> Result<Members, JsonError> {
+    let raw: &RawValue = serde_json::from_slice(body).map_err(JsonError::Syntax)?;
     if !raw.get().starts_with('{') {
-        return Err(Malformed::NotAnObject);
+        return Err(JsonError::NotAnObject);
     }
     let mut inexact = Vec::new();
     let values = object(raw.get(), |name, raw| {
@@ -91,7 +91,7 @@ fn read(body: &[u8]) -> Result<Members, Malformed> {
 
 /// The reason why a body is refused.
 #[derive(Debug, thiserror::Error)]
-enum Malformed {
+enum JsonError {
     #[error("The body is not valid JSON: {0}.")]
     Syntax(#[source] serde_json::Error),
     #[error("The body must be a JSON object.")]
@@ -106,11 +106,11 @@ enum Malformed {
 /// a list of them before would need as much memory again.
 fn object<'a>(
     raw: &'a str,
-    parse: impl FnMut(&str, &'a str) -> Result<Value, Malformed>,
-) -> Result<Map<String, Value>, Malformed> {
-    struct IntoMap<'f, P>(P, &'f mut Option<Malformed>);
+    parse: impl FnMut(&str, &'a str) -> Result<Value, JsonError>,
+) -> Result<Map<String, Value>, JsonError> {
+    struct IntoMap<'f, P>(P, &'f mut Option<JsonError>);
 
-    impl<'de, P: FnMut(&str, &'de str) -> Result<Value, Malformed>> Visitor<'de> for IntoMap<'_, P> {
+    impl<'de, P: FnMut(&str, &'de str) -> Result<Value, JsonError>> Visitor<'de> for IntoMap<'_, P> {
         type Value = Map<String, Value>;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -121,7 +121,7 @@ fn object<'a>(
             let mut members = Map::new();
             while let Some((name, raw)) = map.next_entry::<String, &RawValue>()? {
                 let parsed = match members.contains_key(&name) {
-                    true => Err(Malformed::Repeated(name.clone())),
+                    true => Err(JsonError::Repeated(name.clone())),
                     false => (self.0)(&name, raw.get()),
                 };
                 match parsed {
@@ -138,27 +138,27 @@ fn object<'a>(
 
     let mut refused = None;
     let read = (&mut serde_json::Deserializer::from_str(raw)).deserialize_map(IntoMap(parse, &mut refused));
-    read.map_err(|error| refused.unwrap_or(Malformed::Syntax(error)))
+    read.map_err(|error| refused.unwrap_or(JsonError::Syntax(error)))
 }
 
 /// Parses a value level by level. Sets `exact` to false if a number in it loses digits.
-fn value(raw: &str, depth: u8, exact: &mut bool) -> Result<Value, Malformed> {
+fn value(raw: &str, depth: u8, exact: &mut bool) -> Result<Value, JsonError> {
     let deeper = depth.saturating_add(1);
     match raw.as_bytes().first() {
-        Some(b'{' | b'[') if depth > DEPTH_MAX => Err(Malformed::TooDeep),
+        Some(b'{' | b'[') if depth > DEPTH_MAX => Err(JsonError::TooDeep),
         Some(b'{') => object(raw, |_, raw| value(raw, deeper, exact)).map(Value::Object),
         Some(b'[') => {
-            let items: Vec<&RawValue> = serde_json::from_str(raw).map_err(Malformed::Syntax)?;
+            let items: Vec<&RawValue> = serde_json::from_str(raw).map_err(JsonError::Syntax)?;
             let read = items.into_iter().map(|raw| value(raw.get(), deeper, exact));
             read.collect::<Result<_, _>>().map(Value::Array)
         }
         Some(b'-' | b'0'..=b'9') => {
-            let number: Number = serde_json::from_str(raw).map_err(Malformed::Syntax)?;
+            let number: Number = serde_json::from_str(raw).map_err(JsonError::Syntax)?;
             let written = JsonNumber::read(raw);
             *exact &= written.fits() && written == JsonNumber::read(&number.to_string());
             Ok(Value::Number(number))
         }
-        Some(_) | None => serde_json::from_str(raw).map_err(Malformed::Syntax),
+        Some(_) | None => serde_json::from_str(raw).map_err(JsonError::Syntax),
     }
 }
 

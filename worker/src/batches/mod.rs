@@ -27,7 +27,7 @@ use tracing::warn;
 
 pub use self::roles::{Controller, Initiator, Processor};
 use crate::config::WorkerConfig;
-use crate::listening::delivery::{Delivery, NoWork};
+use crate::listening::delivery::{Delivery, DeliveryError};
 use crate::listening::handler::{Handled, Handler, Health};
 use crate::listening::lone_attempts::LoneAttempts;
 use crate::listening::renewal::Renewal;
@@ -177,7 +177,9 @@ impl<R: Role> BatchHandler<R> {
                 self.set_aside(settler, delivery, &reason).await
             }
             (Ok(_), None) => false,
-            (Err(NoWork::Newer(newer)), _) => settler.leave_to_newer_worker(delivery, &chain(&**newer)).await,
+            (Err(DeliveryError::Newer(newer)), _) => {
+                settler.leave_to_newer_worker(delivery, &chain(&**newer)).await
+            }
             (Err(no_work), _) => self.set_aside(settler, delivery, &chain(no_work)).await,
         }
     }
@@ -249,10 +251,12 @@ impl<R: Role> Handler for BatchHandler<R> {
     const NAME: &'static str = R::NAME;
     const MESSAGES_AT_ONCE: usize = R::MESSAGES_AT_ONCE;
 
-    async fn read(&self, message: &Message) -> Result<R::Work, NoWork> {
+    async fn read(&self, message: &Message) -> Result<R::Work, DeliveryError> {
         self.role.decode(&message.body).map_err(|malformed| match malformed {
-            Malformed::Newer(_) => NoWork::Newer(Cause::from(malformed)),
-            Malformed::Form(_) | Malformed::Value | Malformed::Unsealed => NoWork::Refused(chain(&malformed)),
+            Malformed::Newer(_) => DeliveryError::Newer(Cause::from(malformed)),
+            Malformed::Form(_) | Malformed::Value | Malformed::Unsealed => {
+                DeliveryError::Refused(chain(&malformed))
+            }
         })
     }
 

@@ -10,7 +10,7 @@ use postonce_shared::ports::queue::{Held, Lease, Message, QueueName, WorkQueue};
 
 /// Reason why a message has no work that can be posted now.
 #[derive(Debug, thiserror::Error)]
-pub enum NoWork {
+pub enum DeliveryError {
     /// This version cannot decode the message completely.
     #[error(transparent)]
     Unreadable(#[from] Unreadable),
@@ -60,7 +60,7 @@ pub struct Delivery<W> {
     /// The message as received.
     pub message: Message,
     /// The decoded content, or the reason why there is none.
-    pub content: Result<W, NoWork>,
+    pub content: Result<W, DeliveryError>,
     state: Mutex<LeaseState>,
 }
 
@@ -77,7 +77,7 @@ struct LeaseState {
 
 impl<W> Delivery<W> {
     /// Creates the delivery of a message with this content.
-    pub fn new(message: Message, content: Result<W, NoWork>) -> Self {
+    pub fn new(message: Message, content: Result<W, DeliveryError>) -> Self {
         let state =
             LeaseState { lease: Some(message.lease.clone()), body: message.body.clone(), is_settled: false };
         Self { message, content, state: Mutex::new(state) }
@@ -144,14 +144,14 @@ impl<W> Delivery<W> {
 impl Delivery<Envelope> {
     /// Returns the delivery with other content.
     #[must_use]
-    pub fn with(self, content: Result<Envelope, NoWork>) -> Self {
+    pub fn with(self, content: Result<Envelope, DeliveryError>) -> Self {
         Self { content, ..self }
     }
 
     /// Returns the transactions named in a message without a valid seal; `None` for any other message.
     pub const fn names(&self) -> Option<&Names> {
         match &self.content {
-            Err(NoWork::Unsealed(names)) => Some(names),
+            Err(DeliveryError::Unsealed(names)) => Some(names),
             Ok(_) | Err(_) => None,
         }
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use postonce_shared::ports::queue::{Message, QueueName, RECEIVE_MAX};
 
-use crate::listening::delivery::{Delivery, NoWork};
+use crate::listening::delivery::{Delivery, DeliveryError};
 
 /// Whether the dependencies of a handler were available.
 #[must_use]
@@ -57,7 +57,7 @@ pub trait Handler: Send + Sync + 'static {
 
     /// Reads the content of a message, from the message or from the payload store. The messages of one receive are read
     /// concurrently. Their leases are not renewed yet, so reads must end well before the leases expire.
-    async fn read(&self, message: &Message) -> Result<Self::Work, NoWork>;
+    async fn read(&self, message: &Message) -> Result<Self::Work, DeliveryError>;
 
     /// Does the work of messages that were received together, and renews their leases meanwhile. After [`Health::Healthy`],
     /// more messages are received while these are settled; otherwise they are settled first.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use postonce_shared::bank::Bank;
 use postonce_shared::cluster::attempts::{ATTEMPTS_MAX, Attempts};
-use postonce_shared::cluster::registration::{AttemptInProgress, NotBegun, Registration};
+use postonce_shared::cluster::registration::{AttemptError, AttemptInProgress, Registration};
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::process_registry::ProcessRegistry;
 use postonce_shared::ports::world::World;
@@ -79,8 +79,8 @@ impl LoneAttempts {
     fn begin(&self, attempts: &Attempts) -> Result<NextStep, StoreFault> {
         match self.registration.begin_attempt(self.world.uptime()) {
             Ok(begun) => Ok(NextStep::Begin(attempts.with(begun.attempt), begun)),
-            Err(NotBegun::Busy) => Ok(NextStep::Wait(BUSY)),
-            Err(not_begun @ (NotBegun::NotRegistered | NotBegun::NotRecorded)) => {
+            Err(AttemptError::Busy) => Ok(NextStep::Wait(BUSY)),
+            Err(not_begun @ (AttemptError::NotRegistered | AttemptError::NotRecorded)) => {
                 Err(StoreFault::Unavailable { doing: "beginning an attempt alone", source: not_begun.into() })
             }
         }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use postonce_process::meter::Meter;
-use postonce_shared::access::partner_grants::{Denial, PartnerGrants};
+use postonce_shared::access::partner_grants::{GrantError, PartnerGrants};
 use postonce_shared::access::token_bucket::{Bucket, RateStatus};
 use postonce_shared::bank::Bank;
 use postonce_shared::domain::ids::PartnerId;
@@ -22,7 +22,7 @@ use postonce_shared::ports::world::World;
 use postonce_shared::protocol::accept::{Acceptor, Admission};
 use tracing::warn;
 
-use crate::listening::delivery::NoWork;
+use crate::listening::delivery::DeliveryError;
 
 /// Maximum delay of a postponed order. It bounds the time until a raised rate or another worker takes effect.
 const POSTPONED_MAX: Duration = Duration::from_secs(60);
@@ -57,14 +57,14 @@ impl DirectOrders {
     /// the transaction then stays unchanged.
     ///
     /// # Errors
-    /// [`NoWork::Refused`] with the action that an operator can take, [`NoWork::Postponed`] above the rate, and
-    /// [`NoWork::LedgerUnavailable`] while the terms or the ledger are unavailable.
-    pub async fn admit(&self, order: &DirectOrder, partner: &PartnerId) -> Result<Admission, NoWork> {
+    /// [`DeliveryError::Refused`] with the action that an operator can take, [`DeliveryError::Postponed`] above the rate, and
+    /// [`DeliveryError::LedgerUnavailable`] while the terms or the ledger are unavailable.
+    pub async fn admit(&self, order: &DirectOrder, partner: &PartnerId) -> Result<Admission, DeliveryError> {
         let found = self.grants.find(partner).await;
         let found = found.map_err(|fault| no_work(fault.is_transient(), fault.into()))?;
         let (grant, standing) = found.map_err(refused)?;
         if let Some(delay) = self.postponed(&grant.partner) {
-            return Err(NoWork::Postponed { delay });
+            return Err(DeliveryError::Postponed { delay });
         }
         let until = grant.check(order.kind, order.account, self.world.now()).map_err(refused)?;
         let admitted = self.acceptor.admit(order, partner, standing.until(until)).await;
@@ -88,16 +88,16 @@ impl DirectOrders {
     }
 }
 
-fn refused(denial: Denial) -> NoWork {
-    NoWork::Refused(denial.to_string())
+fn refused(denial: GrantError) -> DeliveryError {
+    DeliveryError::Refused(denial.to_string())
 }
 
-fn no_work(is_transient: bool, fault: Cause) -> NoWork {
+fn no_work(is_transient: bool, fault: Cause) -> DeliveryError {
     if is_transient {
-        return NoWork::LedgerUnavailable(fault);
+        return DeliveryError::LedgerUnavailable(fault);
     }
     // An operator must repair an unreadable row.
-    NoWork::Refused(chain(&*fault))
+    DeliveryError::Refused(chain(&*fault))
 }
 
 /// Schedules the orders of a partner at its rate.

@@ -12,7 +12,7 @@ use postonce_shared::messaging::envelope::{Envelope, Name, Names, Unreadable};
 use postonce_shared::ports::fault::{StoreFault, chain};
 use postonce_shared::ports::ledger::{Ledger, StoredTransaction};
 
-use crate::listening::delivery::NoWork;
+use crate::listening::delivery::DeliveryError;
 
 const READS_AT_ONCE: usize = 16;
 
@@ -20,7 +20,7 @@ const READS_AT_ONCE: usize = 16;
 type Row = Result<Option<StoredTransaction>, Arc<StoreFault>>;
 
 /// Returns the work of each message without a seal, from the rows of its transactions. Each row is read once.
-pub async fn look_up(ledger: &dyn Ledger, named: &[&Names]) -> Vec<Result<Envelope, NoWork>> {
+pub async fn look_up(ledger: &dyn Ledger, named: &[&Names]) -> Vec<Result<Envelope, DeliveryError>> {
     let keys: BTreeSet<&TransactionKey> = named.iter().flat_map(|names| names.keys()).collect();
     let keys: Vec<&TransactionKey> = keys.into_iter().collect();
     let mut rows: BTreeMap<&TransactionKey, Row> = BTreeMap::new();
@@ -38,7 +38,7 @@ pub async fn look_up(ledger: &dyn Ledger, named: &[&Names]) -> Vec<Result<Envelo
 }
 
 /// Returns the work of one message. A named transaction without a row was never accepted.
-fn by_rows(names: &Names, rows: &BTreeMap<&TransactionKey, Row>) -> Result<Envelope, NoWork> {
+fn by_rows(names: &Names, rows: &BTreeMap<&TransactionKey, Row>) -> Result<Envelope, DeliveryError> {
     let mut work = BTreeMap::new();
     let mut bad: Vec<&Name> = Vec::new();
     let mut why = String::new();
@@ -49,9 +49,9 @@ fn by_rows(names: &Names, rows: &BTreeMap<&TransactionKey, Row>) -> Result<Envel
             continue;
         };
         match rows.get(key) {
-            None => return Err(NoWork::LedgerUnavailable("reading ended at an earlier fault".into())),
+            None => return Err(DeliveryError::LedgerUnavailable("reading ended at an earlier fault".into())),
             Some(Err(fault)) if fault.is_transient() => {
-                return Err(NoWork::LedgerUnavailable(Box::new(Arc::clone(fault))));
+                return Err(DeliveryError::LedgerUnavailable(Box::new(Arc::clone(fault))));
             }
             Some(Err(fault)) => {
                 bad.push(name);
@@ -75,7 +75,7 @@ fn by_rows(names: &Names, rows: &BTreeMap<&TransactionKey, Row>) -> Result<Envel
     let work: Vec<_> = work.into_iter().map(|(_, work)| work).collect();
     if !bad.is_empty() {
         let (bad_count, bad) = (bad.len(), Names::body_of(bad));
-        return Err(NoWork::Unreadable(Unreadable::Items { why, readable: work, bad, bad_count }));
+        return Err(DeliveryError::Unreadable(Unreadable::Items { why, readable: work, bad, bad_count }));
     }
-    if work.is_empty() { Err(NoWork::Settled) } else { Ok(Envelope::of(work)) }
+    if work.is_empty() { Err(DeliveryError::Settled) } else { Ok(Envelope::of(work)) }
 }

@@ -20,7 +20,7 @@ use postonce_shared::protocol::accept::Admission;
 use postonce_shared::protocol::recovery_horizon::RecoveredUntil;
 use tracing::{info, warn};
 
-use crate::listening::delivery::NoWork;
+use crate::listening::delivery::DeliveryError;
 use crate::posting::direct_orders::DirectOrders;
 
 /// Reads messages of accepted work.
@@ -59,21 +59,21 @@ impl MessageReader {
     /// Returns the work of a message.
     ///
     /// # Errors
-    /// [`NoWork`] with the reason, which determines how the message is settled.
-    pub async fn read(&self, message: &Message) -> Result<Envelope, NoWork> {
+    /// [`DeliveryError`] with the reason, which determines how the message is settled.
+    pub async fn read(&self, message: &Message) -> Result<Envelope, DeliveryError> {
         match Body::decode(&message.body, &self.seal) {
             Ok(Body::Content(content)) => require_seal(content),
             Ok(Body::Claim(claim)) => self.redeem(&claim, message).await,
             Err(malformed @ Unreadable::Malformed(_)) => match direct_producers::parse(&message.body) {
                 Some(Ok(order)) => self.admit(&order).await,
-                Some(Err(invalid)) => Err(NoWork::Refused(invalid.to_string())),
-                None => Err(NoWork::Unreadable(malformed)),
+                Some(Err(invalid)) => Err(DeliveryError::Refused(invalid.to_string())),
+                None => Err(DeliveryError::Unreadable(malformed)),
             },
-            Err(unreadable) => Err(NoWork::Unreadable(unreadable)),
+            Err(unreadable) => Err(DeliveryError::Unreadable(unreadable)),
         }
     }
 
-    async fn redeem(&self, claim: &Claim, message: &Message) -> Result<Envelope, NoWork> {
+    async fn redeem(&self, claim: &Claim, message: &Message) -> Result<Envelope, DeliveryError> {
         let unavailable = |source| {
             // An unsealed claim has no counters and must not get a seal, so its body is not changed.
             let forgiven = claim.forgiven.saturating_add(1);
@@ -81,7 +81,7 @@ impl MessageReader {
                 true => Claim { forgiven, ..claim.clone() }.encode(&self.seal),
                 false => message.body.clone(),
             };
-            Err(NoWork::PayloadUnavailable { name: claim.name.clone(), body, source })
+            Err(DeliveryError::PayloadUnavailable { name: claim.name.clone(), body, source })
         };
         match self.with_timeout(self.claimed(claim, message)).await {
             Some(Ok(claimed)) => claimed,
@@ -94,35 +94,35 @@ impl MessageReader {
         &self,
         claim: &Claim,
         message: &Message,
-    ) -> Result<Result<Envelope, NoWork>, StoreFault> {
+    ) -> Result<Result<Envelope, DeliveryError>, StoreFault> {
         let name = &claim.name;
         Ok(match self.claims.get(claim).await? {
-            Claimed::Content(content) => content.map_err(NoWork::from).and_then(require_seal),
+            Claimed::Content(content) => content.map_err(DeliveryError::from).and_then(require_seal),
             Claimed::Settled => {
                 info!("The payload {name} was removed: its work is settled");
-                Err(NoWork::Settled)
+                Err(DeliveryError::Settled)
             }
             Claimed::Missing if self.recovered.covers(message.inserted_at).await? => {
                 warn!("The payload {name} was lost; a recovery has found its work");
-                Err(NoWork::Settled)
+                Err(DeliveryError::Settled)
             }
             // Without a seal, the sender is unknown. A recovery finds the work without this message.
-            Claimed::Missing if !claim.sealed && self.seal.can_verify() => {
-                Err(NoWork::Refused(format!("it has no valid seal, and its payload {name} does not exist")))
-            }
-            Claimed::Missing => Err(NoWork::PayloadMissing(name.clone())),
+            Claimed::Missing if !claim.sealed && self.seal.can_verify() => Err(DeliveryError::Refused(
+                format!("it has no valid seal, and its payload {name} does not exist"),
+            )),
+            Claimed::Missing => Err(DeliveryError::PayloadMissing(name.clone())),
         })
     }
 
-    async fn admit(&self, order: &DirectOrder) -> Result<Envelope, NoWork> {
+    async fn admit(&self, order: &DirectOrder) -> Result<Envelope, DeliveryError> {
         let Some(partner) = &self.legacy_partner else {
             let reason = "the body is an order of a direct producer, and no partner is configured for such \
                        orders; set legacy-partner (POSTONCE_LEGACY_PARTNER), then replay";
-            return Err(NoWork::Refused(reason.to_owned()));
+            return Err(DeliveryError::Refused(reason.to_owned()));
         };
         let admission = match self.with_timeout(self.direct.admit(order, partner)).await {
             Some(admission) => admission?,
-            None => return Err(NoWork::LedgerUnavailable(self.timeout_text().into())),
+            None => return Err(DeliveryError::LedgerUnavailable(self.timeout_text().into())),
         };
         match admission {
             Admission::Open(work) => {
@@ -133,9 +133,9 @@ impl MessageReader {
             }
             Admission::Final => {
                 self.meter.admitted.add(1);
-                Err(NoWork::Settled)
+                Err(DeliveryError::Settled)
             }
-            Admission::Refused(refusal) => Err(NoWork::Refused(refusal.to_string())),
+            Admission::Refused(refusal) => Err(DeliveryError::Refused(refusal.to_string())),
         }
     }
 
@@ -153,9 +153,9 @@ impl MessageReader {
 }
 
 /// Returns the work of sealed content. Content without a valid seal is an error.
-fn require_seal(content: Content) -> Result<Envelope, NoWork> {
+fn require_seal(content: Content) -> Result<Envelope, DeliveryError> {
     match content {
         Content::Work(envelope) => Ok(envelope),
-        Content::Names(names) => Err(NoWork::Unsealed(names)),
+        Content::Names(names) => Err(DeliveryError::Unsealed(names)),
     }
 }

@@ -35,7 +35,7 @@ use postonce_shared::tracer::Tracer;
 use tracing::{info, warn};
 
 use crate::config::WorkerConfig;
-use crate::listening::delivery::{Delivery, NoWork};
+use crate::listening::delivery::{Delivery, DeliveryError};
 use crate::listening::handler::{Handled, Handler, Health};
 use crate::listening::lone_attempts::LoneAttempts;
 use crate::listening::renewal::Renewal;
@@ -130,7 +130,7 @@ impl Handler for PostingHandler {
 
     const NAME: &'static str = envelope::WORK;
 
-    async fn read(&self, message: &Message) -> Result<Envelope, NoWork> {
+    async fn read(&self, message: &Message) -> Result<Envelope, DeliveryError> {
         self.reader.read(message).await
     }
 
@@ -371,7 +371,7 @@ impl Batch<'_> {
     async fn settle(&self, delivery: &Delivery<Envelope>, results: &PostResults, alone: bool) -> bool {
         match &delivery.content {
             Err(no_work) => {
-                if let NoWork::LedgerUnavailable(_) = no_work {
+                if let DeliveryError::LedgerUnavailable(_) = no_work {
                     self.posting.ledger_unavailable.store(true, Ordering::Relaxed);
                     self.posting.settling.meter.ledger_unavailable.notify_one();
                 }

@@ -14,7 +14,7 @@ use postonce_shared::ports::fault::{StoreFault, chain};
 use postonce_shared::ports::ledger::Ledger;
 use tracing::warn;
 
-use crate::listening::delivery::{Delivery, NoWork};
+use crate::listening::delivery::{Delivery, DeliveryError};
 use crate::listening::settler::{DeadLetter, Settler};
 use crate::posting::disposition::Disposition;
 
@@ -66,54 +66,56 @@ impl Settlement<'_> {
     }
 
     /// Settles a message without work that can be posted now. Returns false if the next receive should wait because of a fault.
-    pub async fn settle_without_work(&self, delivery: &Delivery<Envelope>, no_work: &NoWork) -> bool {
+    pub async fn settle_without_work(&self, delivery: &Delivery<Envelope>, no_work: &DeliveryError) -> bool {
         match no_work {
-            NoWork::Unreadable(unreadable @ Unreadable::Newer(_)) => {
+            DeliveryError::Unreadable(unreadable @ Unreadable::Newer(_)) => {
                 self.settler.leave_to_newer_worker(delivery, &chain(unreadable)).await
             }
-            NoWork::Unreadable(unreadable @ Unreadable::Items { readable, bad, .. }) => {
+            DeliveryError::Unreadable(unreadable @ Unreadable::Items { readable, bad, .. }) => {
                 let reason = chain(unreadable);
                 let step = self.set_items_aside(delivery, readable, bad, &reason);
                 self.settler.if_leased(delivery, step).await
             }
-            NoWork::Unreadable(
+            DeliveryError::Unreadable(
                 unreadable @ (Unreadable::Unsealed(_)
                 | Unreadable::Malformed(_)
                 | Unreadable::Damaged { .. }
                 | Unreadable::Empty),
             ) => self.set_aside(delivery, &chain(unreadable)).await,
-            NoWork::Newer(newer) => self.settler.leave_to_newer_worker(delivery, &chain(&**newer)).await,
-            NoWork::Refused(reason) => self.set_aside(delivery, reason).await,
-            NoWork::Settled => {
+            DeliveryError::Newer(newer) => {
+                self.settler.leave_to_newer_worker(delivery, &chain(&**newer)).await
+            }
+            DeliveryError::Refused(reason) => self.set_aside(delivery, reason).await,
+            DeliveryError::Settled => {
                 self.settler.parts.meter.settled_before.add(1);
                 self.settler.delete(delivery).await
             }
-            NoWork::PayloadUnavailable { body, .. } => {
+            DeliveryError::PayloadUnavailable { body, .. } => {
                 self.wait_for_store(delivery, body, no_work).await;
                 // Messages without payloads can still be posted.
                 true
             }
-            NoWork::PayloadMissing(_) => {
+            DeliveryError::PayloadMissing(_) => {
                 self.settler.parts.meter.payloads_missing.add(1);
                 self.settler.report_waiting(delivery, &chain(no_work));
                 let delay = MISSING_PAYLOAD.delay(delivery.message.dequeue_count, &*self.settler.parts.world);
                 self.settler.hide(delivery, &delivery.message.body, delay).await;
                 true
             }
-            NoWork::LedgerUnavailable(_) | NoWork::Unsealed(_) => {
+            DeliveryError::LedgerUnavailable(_) | DeliveryError::Unsealed(_) => {
                 // Such a body has no field for a counter, and needs none: only its content, and never the number of receipts,
                 // makes such a message a dead letter.
                 self.wait_for_store(delivery, &delivery.message.body, no_work).await;
                 false
             }
-            NoWork::Postponed { delay } => {
+            DeliveryError::Postponed { delay } => {
                 self.settler.hide(delivery, &delivery.message.body, *delay).await;
                 true
             }
         }
     }
 
-    async fn wait_for_store(&self, delivery: &Delivery<Envelope>, body: &[u8], no_work: &NoWork) {
+    async fn wait_for_store(&self, delivery: &Delivery<Envelope>, body: &[u8], no_work: &DeliveryError) {
         self.settler.parts.meter.transient_faults.add(1);
         let id = &delivery.message.lease.message_id;
         warn!(queue = %self.settler.name, message_id = id, "Message {id} will be read again: {}", chain(no_work));

@@ -31,7 +31,7 @@ use tracing::{error, info, warn};
 
 use self::child::{Child, Event};
 use self::demand_schedule::DemandSchedule;
-pub use self::range::{InvalidRange, SCALE_MAX, ScaleRange};
+pub use self::range::{RangeError, SCALE_MAX, ScaleRange};
 
 /// Interval at which the number of processes is compared with the target. Makes no store requests by itself.
 const TICK: Duration = Duration::from_secs(1);

@@ -16,7 +16,7 @@ pub struct ScaleRange {
 
 /// The text is not a valid range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum InvalidRange {
+pub enum RangeError {
     /// The text is neither a number nor a range.
     #[error("it must be a number of workers such as 3, or a range such as 1..8")]
     Syntax,
@@ -29,20 +29,20 @@ pub enum InvalidRange {
 }
 
 impl FromStr for ScaleRange {
-    type Err = InvalidRange;
+    type Err = RangeError;
 
-    fn from_str(text: &str) -> Result<Self, InvalidRange> {
+    fn from_str(text: &str) -> Result<Self, RangeError> {
         let (min, max) = text.split_once("..").unwrap_or((text, text));
         let number = |text: &str| {
             let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
             // A number that overflows is reported as too large.
-            if is_number { Ok(text.parse().unwrap_or(u32::MAX)) } else { Err(InvalidRange::Syntax) }
+            if is_number { Ok(text.parse().unwrap_or(u32::MAX)) } else { Err(RangeError::Syntax) }
         };
         let (min, max) = (number(min)?, number(max)?);
         let limits = 1..=SCALE_MAX;
         match limits.contains(&min) && limits.contains(&max) {
-            false => Err(InvalidRange::Limit),
-            true if min > max => Err(InvalidRange::Order),
+            false => Err(RangeError::Limit),
+            true if min > max => Err(RangeError::Order),
             true => Ok(Self { min, max }),
         }
     }
@@ -61,11 +61,11 @@ mod tests {
         for text in
             ["", "..", "1..", "..8", "1...8", "1..=8", "1-8", "a", "1..b", "-1..2", "+1", " 1", "1..2..3"]
         {
-            check(text, InvalidRange::Syntax);
+            check(text, RangeError::Syntax);
         }
         for text in ["0", "0..4", "1..65", "65", "1..99999999999999999999"] {
-            check(text, InvalidRange::Limit);
+            check(text, RangeError::Limit);
         }
-        check("4..1", InvalidRange::Order);
+        check("4..1", RangeError::Order);
     }
 }

@@ -16,7 +16,7 @@ use postonce_shared::cluster::gate::permits::GatePermits;
 use postonce_shared::testing::prelude::*;
 use postonce_shared::testing::registered::listed_permits;
 use postonce_worker::config::{Bounds, IdleDelays};
-use postonce_worker::listening::delivery::{Delivery, NoWork};
+use postonce_worker::listening::delivery::{Delivery, DeliveryError};
 use postonce_worker::listening::handler::{Handled, Handler, Health};
 use postonce_worker::listening::leases::QueueLeases;
 use postonce_worker::listening::listener::Listener;
@@ -72,7 +72,7 @@ impl Handler for RecordingHandler {
 
     const NAME: &'static str = "letter";
 
-    async fn read(&self, message: &Message) -> Result<String, NoWork> {
+    async fn read(&self, message: &Message) -> Result<String, DeliveryError> {
         Ok(String::from_utf8(message.body.clone()).unwrap())
     }
 

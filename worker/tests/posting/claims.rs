@@ -12,7 +12,7 @@ use postonce_process::background_task::BackgroundTask as _;
 use postonce_process::meter::Meter;
 use postonce_shared::protocol::recover::RecoveryScope;
 use postonce_shared::testing::prelude::*;
-use postonce_worker::listening::delivery::{Delivery, NoWork};
+use postonce_worker::listening::delivery::{Delivery, DeliveryError};
 use postonce_worker::listening::handler::Handler as _;
 use postonce_worker::posting::posting_handler::PostingHandler;
 use postonce_worker::upkeep::payload_sweep::PayloadSweep;
@@ -173,7 +173,7 @@ async fn the_reads_of_one_message_have_one_time_limit() {
         assert!(read.as_mut().now_or_never().is_none());
         fixture.world.advance(Duration::from_millis(250));
     }
-    assert!(matches!(read.now_or_never(), Some(Err(NoWork::PayloadUnavailable { .. }))));
+    assert!(matches!(read.now_or_never(), Some(Err(DeliveryError::PayloadUnavailable { .. }))));
 }
 
 #[tokio::test]

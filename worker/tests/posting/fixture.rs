@@ -15,7 +15,7 @@ use postonce_shared::testing::fresh_nonce;
 use postonce_shared::testing::prelude::*;
 use postonce_shared::testing::registered::{count_as_registered, count_as_released, entry};
 use postonce_worker::config::{Bounds, IdleDelays, WorkerConfig};
-use postonce_worker::listening::delivery::{Delivery, NoWork};
+use postonce_worker::listening::delivery::{Delivery, DeliveryError};
 use postonce_worker::listening::handler::{Handler as _, Health};
 use postonce_worker::listening::lone_attempts::ATTEMPTS_MIN;
 use postonce_worker::listening::settler::{Settler, SettlerParts};
@@ -54,7 +54,7 @@ pub fn opened(message: Message) -> Delivery<Envelope> {
     let content = match Body::decode(&message.body, &seal()) {
         Ok(Body::Content(Content::Work(envelope))) => Ok(envelope),
         Ok(other) => panic!("not work: {other:?}"),
-        Err(unreadable) => Err(NoWork::from(unreadable)),
+        Err(unreadable) => Err(DeliveryError::from(unreadable)),
     };
     Delivery::new(message, content)
 }

@@ -2,7 +2,7 @@
 
 use postonce_shared::access::partner_cache::Standing;
 use postonce_shared::messaging::direct_producers::{self, DirectOrder};
-use postonce_shared::protocol::accept::{Acceptance, Accepted, Admission, OrderRefusal};
+use postonce_shared::protocol::accept::{Acceptance, Accepted, Admission, OrderError};
 use postonce_shared::testing::prelude::*;
 
 use uuid::Uuid;
@@ -74,7 +74,7 @@ async fn a_refused_order_changes_nothing() {
     let mut unknown = order(3, "1");
     unknown.account.account = AccountId::from_uuid(Uuid::from_u128(77));
     let refused = admit(&bank, &unknown).await;
-    assert_eq!(refused, Admission::Refused(OrderRefusal::AccountUnknown(unknown.account)));
+    assert_eq!(refused, Admission::Refused(OrderError::AccountUnknown(unknown.account)));
     for message in [2, 3] {
         assert!(
             fixture.store.ports().ledger.transaction(&key(message)).await.unwrap().is_none(),

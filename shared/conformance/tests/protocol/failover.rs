@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use postonce_shared::oversight::failover::{FailoverFault, LossBound, StoreState};
 use postonce_shared::posting::PostFault;
-use postonce_shared::posting::order_numbers::{OrderNumberFault, REGISTER, Register, UnsoundRegister};
+use postonce_shared::posting::order_numbers::{OrderNumberFault, REGISTER, Register, RegisterError};
 use postonce_shared::testing::decorators::MissingValue;
 use postonce_shared::testing::prelude::*;
 
@@ -26,7 +26,7 @@ async fn post(fixture: &Fixture, bank: &Bank, message: u128) -> Result<OrderNumb
 
 fn is_missing(fault: &PostFault) -> bool {
     let PostFault::OrderNumbers(OrderNumberFault::Unsound(why)) = fault else { return false };
-    matches!(**why, UnsoundRegister::Missing)
+    matches!(**why, RegisterError::Missing)
 }
 
 async fn read(store: &Store, fixture: &Fixture) -> StoreState {

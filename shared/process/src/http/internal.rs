@@ -14,7 +14,7 @@ use postonce_shared::cluster::completions::reply_body;
 use postonce_shared::domain::ids::PartnerId;
 use postonce_shared::ports::doorbell::Doorbell as _;
 
-use super::signed::{CheckedBody, PeerRefusal, SignedBody};
+use super::signed::{CheckedBody, PeerRequestError, SignedBody};
 use super::{PeerState, Status, StatusQuery};
 
 /// Adds the routes to an application that has a [`PeerState`].
@@ -29,12 +29,12 @@ pub fn configure(config: &mut ServiceConfig) {
 }
 
 /// Handles rings. A draining process refuses them, because it starts no new work; the sender has to ring other processes.
-async fn ring(body: SignedBody, callee: Data<PeerState>) -> Result<HttpResponse, PeerRefusal> {
+async fn ring(body: SignedBody, callee: Data<PeerState>) -> Result<HttpResponse, PeerRequestError> {
     if callee.readiness.is_ending() {
-        return Err(PeerRefusal::new(StatusCode::SERVICE_UNAVAILABLE, "This process is draining."));
+        return Err(PeerRequestError::new(StatusCode::SERVICE_UNAVAILABLE, "This process is draining."));
     }
     let Ring { queues, ping } =
-        Ring::decode(body.bytes()).map_err(|error| PeerRefusal::unreadable(&error))?;
+        Ring::decode(body.bytes()).map_err(|error| PeerRequestError::unreadable(&error))?;
     queues.iter().for_each(|queue| callee.bell.ring(queue));
     if let Some(ping) = ping {
         callee.pings.record_ping(ping.from);
@@ -47,7 +47,7 @@ async fn ring(body: SignedBody, callee: Data<PeerState>) -> Result<HttpResponse,
 
 /// Handles replies. A reply without a valid signature may still be true, because the secret of its sender may be outdated. So
 /// the requests that wait for its transactions read their rows instead.
-async fn complete(body: CheckedBody, callee: Data<PeerState>) -> Result<HttpResponse, PeerRefusal> {
+async fn complete(body: CheckedBody, callee: Data<PeerState>) -> Result<HttpResponse, PeerRequestError> {
     let body = match body {
         CheckedBody::Authentic(body) => body,
         CheckedBody::Refused { body, refusal } => {
@@ -57,33 +57,35 @@ async fn complete(body: CheckedBody, callee: Data<PeerState>) -> Result<HttpResp
             return Err(refusal);
         }
     };
-    for completion in reply_body::decode(body.bytes()).map_err(|error| PeerRefusal::unreadable(&error))? {
+    for completion in
+        reply_body::decode(body.bytes()).map_err(|error| PeerRequestError::unreadable(&error))?
+    {
         callee.completions.complete(&completion.key, &completion.outcome);
     }
     Ok(HttpResponse::NoContent().finish())
 }
 
 /// Handles a notification of accounts on which a worker could not commit: they are left to it for a second.
-async fn contention(body: SignedBody, callee: Data<PeerState>) -> Result<HttpResponse, PeerRefusal> {
-    for account in decode_contended(body.bytes()).map_err(|error| PeerRefusal::unreadable(&error))? {
+async fn contention(body: SignedBody, callee: Data<PeerState>) -> Result<HttpResponse, PeerRequestError> {
+    for account in decode_contended(body.bytes()).map_err(|error| PeerRequestError::unreadable(&error))? {
         callee.immediate.leave_to_worker(account);
     }
     Ok(HttpResponse::NoContent().finish())
 }
 
 /// Handles a notification of a change of the gate. Responds with the epoch that this process applies from now on.
-async fn gate(body: SignedBody, callee: Data<PeerState>) -> Result<HttpResponse, PeerRefusal> {
+async fn gate(body: SignedBody, callee: Data<PeerState>) -> Result<HttpResponse, PeerRequestError> {
     let notified: GateEpoch =
-        serde_json::from_slice(body.bytes()).map_err(|error| PeerRefusal::unreadable(&error))?;
+        serde_json::from_slice(body.bytes()).map_err(|error| PeerRequestError::unreadable(&error))?;
     let epoch = callee.process_gate.refresh(notified.epoch).await;
     Ok(HttpResponse::Ok().json(GateEpoch { epoch }))
 }
 
 /// Handles a notification of a changed partner. A draining process accepts it as well: until it ends, it must refuse requests
 /// that the partner may no longer make.
-async fn partners(body: SignedBody, callee: Data<PeerState>) -> Result<HttpResponse, PeerRefusal> {
+async fn partners(body: SignedBody, callee: Data<PeerState>) -> Result<HttpResponse, PeerRequestError> {
     let PartnerChanged { partner } =
-        serde_json::from_slice(body.bytes()).map_err(|error| PeerRefusal::unreadable(&error))?;
+        serde_json::from_slice(body.bytes()).map_err(|error| PeerRequestError::unreadable(&error))?;
     // A name that is invalid in this version may be valid in a newer one.
     (callee.partners)(partner.and_then(|name| PartnerId::parse(&name).ok()).as_ref());
     Ok(HttpResponse::NoContent().finish())

@@ -25,7 +25,7 @@ pub use internal::configure;
 pub use metrics_format::metrics_format;
 pub use places::{Place, Places};
 pub use server::{Application, LIBRARY_LOG_TARGET, WorkerApp, serve, serve_peers, start};
-pub use signed::{CheckedBody, PeerRefusal, SignedBody};
+pub use signed::{CheckedBody, PeerRequestError, SignedBody};
 pub use status::{
     ActivitySteps, AppliedGate, OperationCount, POSTED_IMMEDIATELY, QueueListeners, Status, StatusQuery,
 };

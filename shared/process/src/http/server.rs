@@ -32,7 +32,7 @@ use super::client_socket::ClientSocket;
 use super::connections::{ClientOfRequest, Connection, ConnectionLimits, Connections, RESERVED};
 use super::processor_shares::{Part, ProcessorShares, Shared};
 use super::transport::Transport;
-use super::{PeerRefusal, PeerState, configure, metrics_format, track_request};
+use super::{PeerRequestError, PeerState, configure, metrics_format, track_request};
 use crate::build;
 use crate::meter::Meter;
 use crate::metrics::ProcessMetrics;
@@ -318,8 +318,8 @@ fn accepted(transport: Transport) -> Accepted {
     (transport, protocol, client)
 }
 
-async fn not_for_partners() -> Result<HttpResponse, PeerRefusal> {
-    Err(PeerRefusal::new(StatusCode::NOT_FOUND, "This address only serves other processes of the bank."))
+async fn not_for_partners() -> Result<HttpResponse, PeerRequestError> {
+    Err(PeerRequestError::new(StatusCode::NOT_FOUND, "This address only serves other processes of the bank."))
 }
 
 async fn livez() -> HttpResponse {
@@ -350,12 +350,13 @@ fn unavailable(missing: &[MissingPart]) -> Value {
 async fn text_of_metrics(
     request: HttpRequest,
     metrics: Data<ProcessMetrics>,
-) -> Result<HttpResponse, PeerRefusal> {
-    let failed = |_| PeerRefusal::new(StatusCode::INTERNAL_SERVER_ERROR, "The metrics could not be encoded.");
+) -> Result<HttpResponse, PeerRequestError> {
+    let failed =
+        |_| PeerRequestError::new(StatusCode::INTERNAL_SERVER_ERROR, "The metrics could not be encoded.");
     let format = metrics_format(&request);
     Ok(HttpResponse::Ok().content_type(format.content_type()).body(metrics.encode(format).map_err(failed)?))
 }
 
-async fn not_found() -> Result<HttpResponse, PeerRefusal> {
-    Err(PeerRefusal::new(StatusCode::NOT_FOUND, "A worker has /livez, /readyz and /metrics."))
+async fn not_found() -> Result<HttpResponse, PeerRequestError> {
+    Err(PeerRequestError::new(StatusCode::NOT_FOUND, "A worker has /livez, /readyz and /metrics."))
 }

@@ -49,18 +49,18 @@ pub enum CheckedBody {
         /// Untrusted: it may come from any client. At most [`REQUEST_BYTES_MAX`] bytes.
         body: Bytes,
         /// The response for the sender.
-        refusal: PeerRefusal,
+        refusal: PeerRequestError,
     },
 }
 
 /// The response to a refused request of another process.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PeerRefusal {
+pub struct PeerRequestError {
     status: StatusCode,
     detail: String,
 }
 
-impl PeerRefusal {
+impl PeerRequestError {
     /// Creates a refusal. The sender logs `detail`.
     pub fn new(status: StatusCode, detail: impl Into<String>) -> Self {
         Self { status, detail: detail.into() }
@@ -72,7 +72,7 @@ impl PeerRefusal {
     }
 }
 
-impl From<Refused> for PeerRefusal {
+impl From<Refused> for PeerRequestError {
     fn from(refused: Refused) -> Self {
         let status = match refused {
             Refused::Unsigned
@@ -88,13 +88,13 @@ impl From<Refused> for PeerRefusal {
     }
 }
 
-impl fmt::Display for PeerRefusal {
+impl fmt::Display for PeerRequestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.detail)
     }
 }
 
-impl ResponseError for PeerRefusal {
+impl ResponseError for PeerRequestError {
     fn status_code(&self) -> StatusCode {
         self.status
     }
@@ -112,8 +112,8 @@ impl ResponseError for PeerRefusal {
 }
 
 impl FromRequest for SignedBody {
-    type Error = PeerRefusal;
-    type Future = LocalBoxFuture<'static, Result<Self, PeerRefusal>>;
+    type Error = PeerRequestError;
+    type Future = LocalBoxFuture<'static, Result<Self, PeerRequestError>>;
 
     fn from_request(request: &HttpRequest, payload: &mut Payload) -> Self::Future {
         let checked = CheckedBody::from_request(request, payload);
@@ -128,8 +128,8 @@ impl FromRequest for SignedBody {
 }
 
 impl FromRequest for CheckedBody {
-    type Error = PeerRefusal;
-    type Future = LocalBoxFuture<'static, Result<Self, PeerRefusal>>;
+    type Error = PeerRequestError;
+    type Future = LocalBoxFuture<'static, Result<Self, PeerRequestError>>;
 
     fn from_request(request: &HttpRequest, payload: &mut Payload) -> Self::Future {
         let (request, payload) = (request.clone(), payload.take());
@@ -145,7 +145,7 @@ impl FromRequest for CheckedBody {
 }
 
 /// Records in the audit trail that a sender did not know the secret.
-fn audit(request: &HttpRequest, refusal: &PeerRefusal) {
+fn audit(request: &HttpRequest, refusal: &PeerRequestError) {
     if refusal.status != StatusCode::UNAUTHORIZED {
         return;
     }
@@ -156,9 +156,9 @@ fn audit(request: &HttpRequest, refusal: &PeerRefusal) {
     Event { who: UNKNOWN, key: "", act: "internal", on, outcome, from: &from }.log();
 }
 
-async fn read(request: &HttpRequest, payload: Payload) -> Result<CheckedBody, PeerRefusal> {
+async fn read(request: &HttpRequest, payload: Payload) -> Result<CheckedBody, PeerRequestError> {
     let callee = request.app_data::<Data<PeerState>>().ok_or_else(|| {
-        PeerRefusal::new(StatusCode::INTERNAL_SERVER_ERROR, "The server has no peer state.")
+        PeerRequestError::new(StatusCode::INTERNAL_SERVER_ERROR, "The server has no peer state.")
     })?;
     let header = |name: &str| request.headers().get(name).and_then(|value| value.to_str().ok());
     // Without a signature, the body is not read.
@@ -166,7 +166,7 @@ async fn read(request: &HttpRequest, payload: Payload) -> Result<CheckedBody, Pe
         return Err(Refused::Unsigned.into());
     };
     let secret = callee.secret.known().ok_or_else(|| {
-        PeerRefusal::new(StatusCode::SERVICE_UNAVAILABLE, "This process has not read the secret yet.")
+        PeerRequestError::new(StatusCode::SERVICE_UNAVAILABLE, "This process has not read the secret yet.")
     })?;
     let reading = pin!(to_bytes_limited(BodyStream::new(payload), REQUEST_BYTES_MAX));
     let address = request.peer_addr().map(|peer| client_network(peer.ip()));
@@ -190,7 +190,7 @@ async fn read(request: &HttpRequest, payload: Payload) -> Result<CheckedBody, Pe
     let is_meant = |id: &str| ProcessId::parse(id).is_none_or(|id| id == callee.id);
     Ok(match taken {
         Ok(()) if !header(RECIPIENT_HEADER).is_none_or(is_meant) => {
-            return Err(PeerRefusal::new(StatusCode::GONE, format!("This is process {}.", callee.id)));
+            return Err(PeerRequestError::new(StatusCode::GONE, format!("This is process {}.", callee.id)));
         }
         Ok(()) => {
             note_known(request, PEERS);
@@ -200,14 +200,17 @@ async fn read(request: &HttpRequest, payload: Payload) -> Result<CheckedBody, Pe
     })
 }
 
-fn too_slow(detail: &str) -> PeerRefusal {
-    PeerRefusal::new(StatusCode::REQUEST_TIMEOUT, detail)
+fn too_slow(detail: &str) -> PeerRequestError {
+    PeerRequestError::new(StatusCode::REQUEST_TIMEOUT, detail)
 }
 
-fn too_large() -> PeerRefusal {
-    PeerRefusal::new(StatusCode::PAYLOAD_TOO_LARGE, format!("A body has at most {REQUEST_BYTES_MAX} bytes."))
+fn too_large() -> PeerRequestError {
+    PeerRequestError::new(
+        StatusCode::PAYLOAD_TOO_LARGE,
+        format!("A body has at most {REQUEST_BYTES_MAX} bytes."),
+    )
 }
 
-fn broken(error: &PayloadError) -> PeerRefusal {
-    PeerRefusal::new(StatusCode::BAD_REQUEST, format!("{error}."))
+fn broken(error: &PayloadError) -> PeerRequestError {
+    PeerRequestError::new(StatusCode::BAD_REQUEST, format!("{error}."))
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use postonce_shared::adapters::http::PeerNetwork;
-use postonce_shared::adapters::otlp::{ExportHeaders, Exporting, NotExporting, OtlpExport};
+use postonce_shared::adapters::otlp::{ExportError, ExportHeaders, Exporting, OtlpExport};
 use postonce_shared::bank::Bank;
 use postonce_shared::config::Config;
 use postonce_shared::files::read_regular;
@@ -48,9 +48,9 @@ impl TraceExport {
         };
         check_headers_of_environment();
         let started = OtlpExport::start(endpoint, process, &bank.world);
-        let setting_of = |error: &NotExporting| match error {
-            NotExporting::Authorities => "otlp-ca",
-            NotExporting::Client(_) => "otlp-endpoint",
+        let setting_of = |error: &ExportError| match error {
+            ExportError::Authorities => "otlp-ca",
+            ExportError::Client(_) => "otlp-endpoint",
         };
         let export = Arc::new(started.map_err(|error| {
             let setting = setting_of(&error);

@@ -23,7 +23,7 @@ use parking_lot::Mutex;
 use postonce_process::http::{PeerState, SignedBody, Status, StatusQuery};
 use postonce_process::readiness::Part;
 use postonce_shared::access::partner_cache::Standing;
-use postonce_shared::access::partner_grants::Denial;
+use postonce_shared::access::partner_grants::GrantError;
 use postonce_shared::adapters::http::{
     BroadcastRequest, COMPLETIONS_PATH, CallFault, PARTNERS_PATH, PartnerChanged, PeerNetwork, RING_PATH,
     Recipient, Ring, STATUS_PATH,
@@ -386,7 +386,7 @@ async fn a_process_without_a_worker_gets_questions_and_no_rings() {
     let changed = PartnerChanged { partner: Some("shop".to_owned()) };
     let changed = BroadcastRequest::put(PARTNERS_PATH, changed.encode());
     let shop = PartnerId::parse("shop").unwrap();
-    assert_eq!(worker.grants.find(&shop).await.unwrap().map(drop), Err(Denial::Unknown(shop.clone())));
+    assert_eq!(worker.grants.find(&shop).await.unwrap().map(drop), Err(GrantError::Unknown(shop.clone())));
     let partner = Partner::active(shop.clone(), Reach::Everything, cluster.world.now());
     let _ = PartnerRecords::new(&cluster.store.ports()).save(&partner, None).await.unwrap();
     assert_eq!(asked(changed).await, BTreeSet::from([of_worker, of_web]));

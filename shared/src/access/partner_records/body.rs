@@ -24,7 +24,7 @@ const VERSION: u32 = 1;
 
 /// Why a stored partner cannot be decoded.
 #[derive(Debug, thiserror::Error)]
-pub enum UnreadablePartner {
+pub enum PartnerBodyError {
     /// The text is not the expected JSON.
     #[error("a partner is not the expected JSON")]
     Json(#[source] serde_json::Error),
@@ -130,26 +130,26 @@ pub fn encode(partner: &Partner) -> String {
 /// Decodes a partner written by [`encode`].
 ///
 /// # Errors
-/// [`UnreadablePartner`] if the text is anything else.
-pub fn decode(id: PartnerId, text: &str) -> Result<Partner, UnreadablePartner> {
+/// [`PartnerBodyError`] if the text is anything else.
+pub fn decode(id: PartnerId, text: &str) -> Result<Partner, PartnerBodyError> {
     /// Decoded first, because a newer version may differ in all other members.
     #[derive(Deserialize)]
     struct Version {
         v: u32,
     }
-    let Version { v } = serde_json::from_str(text).map_err(UnreadablePartner::Json)?;
+    let Version { v } = serde_json::from_str(text).map_err(PartnerBodyError::Json)?;
     if v > VERSION {
-        return Err(UnreadablePartner::Newer(v));
+        return Err(PartnerBodyError::Newer(v));
     }
-    let body: Body = serde_json::from_str(text).map_err(UnreadablePartner::Json)?;
+    let body: Body = serde_json::from_str(text).map_err(PartnerBodyError::Json)?;
     let signature_keys = body.signature_keys.into_iter().map(|key| {
         let SignatureKeyBody { id, algorithm, material } = key;
         let algorithm =
-            SignatureAlgorithm::from_code(&algorithm).ok_or(UnreadablePartner::Member("algorithm"))?;
-        let material = STANDARD.decode(material).map_err(|_| UnreadablePartner::Member("material"))?;
+            SignatureAlgorithm::from_code(&algorithm).ok_or(PartnerBodyError::Member("algorithm"))?;
+        let material = STANDARD.decode(material).map_err(|_| PartnerBodyError::Member("material"))?;
         Ok(SignatureKey { id, algorithm, material })
     });
-    let signature_keys = signature_keys.collect::<Result<_, UnreadablePartner>>()?;
+    let signature_keys = signature_keys.collect::<Result<_, PartnerBodyError>>()?;
     let key = |KeyBody { id, created_at }| ActiveKey { id, created_at: Timestamp::from_unix_ms(created_at) };
     Ok(Partner {
         id,
@@ -167,24 +167,24 @@ pub fn decode(id: PartnerId, text: &str) -> Result<Partner, UnreadablePartner> {
 }
 
 /// Returns the scope with which a partner was suspended. An unknown scope of a newer version counts as the highest.
-fn suspended_with(status: &str, code: Option<&str>) -> Result<Option<Scope>, UnreadablePartner> {
+fn suspended_with(status: &str, code: Option<&str>) -> Result<Option<Scope>, PartnerBodyError> {
     match (PartnerStatus::from_code(status), code) {
         (Some(PartnerStatus::Active), None) => Ok(None),
         (Some(PartnerStatus::Suspended), Some(code)) => {
             Ok(Some(Scope::from_code(code).unwrap_or(Scope::Admin)))
         }
-        (Some(_), _) => Err(UnreadablePartner::Member("scope of the suspension")),
-        (None, _) => Err(UnreadablePartner::Member("status")),
+        (Some(_), _) => Err(PartnerBodyError::Member("scope of the suspension")),
+        (None, _) => Err(PartnerBodyError::Member("status")),
     }
 }
 
-fn credit_ceilings(body: Option<BTreeMap<String, i64>>) -> Result<CreditCeilings, UnreadablePartner> {
+fn credit_ceilings(body: Option<BTreeMap<String, i64>>) -> Result<CreditCeilings, PartnerBodyError> {
     let Some(ceilings) = body else { return Ok(CreditCeilings::Unlimited) };
     let ceilings = ceilings
         .into_iter()
         .map(|(code, minor_units)| OverdraftLimit::try_new(minor_units, Currency::parse(&code).ok()?).ok());
     let ceilings: Option<Vec<OverdraftLimit>> = ceilings.collect();
-    ceilings.map(CreditCeilings::up_to).ok_or(UnreadablePartner::Member("credit ceilings"))
+    ceilings.map(CreditCeilings::up_to).ok_or(PartnerBodyError::Member("credit ceilings"))
 }
 
 fn reach_body(reach: &Reach) -> ReachBody {
@@ -197,8 +197,8 @@ fn reach_body(reach: &Reach) -> ReachBody {
     }
 }
 
-fn reach(body: ReachBody) -> Result<Reach, UnreadablePartner> {
-    let unreadable = || UnreadablePartner::Member("reach");
+fn reach(body: ReachBody) -> Result<Reach, PartnerBodyError> {
+    let unreadable = || PartnerBodyError::Member("reach");
     let ReachBody::Named { users, accounts } = body else { return Ok(Reach::Everything) };
     let users = users.iter().map(|user| user.parse().map_err(|_| unreadable()));
     let accounts = accounts.iter().map(|key| {
@@ -283,7 +283,7 @@ mod tests {
         let text = encode(&partner);
         assert_eq!(decode(shop(), &text).unwrap(), partner);
         let newer = text.replacen("\"v\":1", "\"v\":2", 1);
-        assert!(matches!(decode(shop(), &newer), Err(UnreadablePartner::Newer(2))), "{newer}");
+        assert!(matches!(decode(shop(), &newer), Err(PartnerBodyError::Newer(2))), "{newer}");
         let suspended = encode(&Partner { suspended_with: Some(Scope::Partners), ..partner });
         let needs = |text: &str| decode(shop(), text).map(|partner| partner.suspended_with).ok();
         assert_eq!(needs(&suspended), Some(Some(Scope::Partners)));

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 
 use futures::{StreamExt as _, TryStreamExt as _};
 
-use super::attempt::{Failure, Retries, UnexpectedResponse};
+use super::attempt::{RequestFault, Retries, UnexpectedResponse};
 use super::batch::{BATCH_ROWS_MAX, Batch};
 use super::keys::{Key, partition};
 use super::ledger::AzureLedger;
@@ -119,7 +119,7 @@ impl AzureLedger {
                 if let Some(outcome) = self.read_back(new, nonce, retries).await? {
                     return Ok(outcome);
                 }
-            } else if matches!(failure, Failure::Answered(_)) {
+            } else if matches!(failure, RequestFault::Answered(_)) {
                 return Err(retries.fault(failure, DOING));
             }
             if !retries.wait_for_retry().await {
@@ -163,7 +163,7 @@ impl AzureLedger {
                 if self.was_batch_written(missing, progress.nonce, retries).await? {
                     return self.read_all(missing, progress, retries).await;
                 }
-            } else if matches!(failure, Failure::Answered(_)) {
+            } else if matches!(failure, RequestFault::Answered(_)) {
                 return Err(retries.fault(failure, DOING));
             }
             if !retries.wait_for_retry().await {

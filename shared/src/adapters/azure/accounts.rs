@@ -7,7 +7,7 @@ use futures::{StreamExt as _, TryStreamExt as _};
 use serde::Serialize;
 
 use super::account_row::{self, TermsChangeOutcome};
-use super::attempt::{Failure, Retries, UnexpectedResponse};
+use super::attempt::{RequestFault, Retries, UnexpectedResponse};
 use super::batch::Batch;
 use super::keys::Key;
 use super::ledger::AzureLedger;
@@ -39,7 +39,7 @@ pub(super) fn name_key(key: AccountKey) -> Key {
 }
 
 impl AzureAccounts {
-    async fn write_name(&self, key: AccountKey, retries: &mut Retries) -> Result<(), Failure> {
+    async fn write_name(&self, key: AccountKey, retries: &mut Retries) -> Result<(), RequestFault> {
         let name = name_key(key);
         match retries.retry_write(|| self.names.insert(&name, &NameRow {})).await {
             Ok(_) => Ok(()),
@@ -49,7 +49,12 @@ impl AzureAccounts {
     }
 
     /// Inserts the row of an account and the page of its opening.
-    async fn insert(&self, key: &Key, row: &Properties, page: &JournalPage) -> Result<Revision, Failure> {
+    async fn insert(
+        &self,
+        key: &Key,
+        row: &Properties,
+        page: &JournalPage,
+    ) -> Result<Revision, RequestFault> {
         let mut batch = Batch::new(key.partition());
         batch.insert(key, row);
         batch.insert(&Key::page(page), &page_row::write(page));
@@ -63,7 +68,7 @@ impl AzureAccounts {
         row: &Properties,
         guard: &Revision,
         page: &JournalPage,
-    ) -> Result<Revision, Failure> {
+    ) -> Result<Revision, RequestFault> {
         let mut batch = Batch::new(key.partition());
         batch.merge(key, row, guard);
         batch.insert(&Key::page(page), &page_row::write(page));
@@ -149,9 +154,11 @@ impl AzureAccounts {
 }
 
 /// Returns the revision of the first row of a batch. If it is missing, the outcome must be read back.
-fn first(revisions: Vec<Option<Revision>>) -> Result<Revision, Failure> {
+fn first(revisions: Vec<Option<Revision>>) -> Result<Revision, RequestFault> {
     let first = revisions.into_iter().next().flatten();
-    first.ok_or_else(|| Failure::Unclear(Box::new(UnexpectedResponse("a batch without an ETag".to_owned()))))
+    first.ok_or_else(|| {
+        RequestFault::Unclear(Box::new(UnexpectedResponse("a batch without an ETag".to_owned())))
+    })
 }
 
 #[async_trait]
@@ -175,7 +182,7 @@ impl Accounts for AzureAccounts {
                 if let Some(opened) = self.read_back(account.key, nonce, &mut retries, doing).await? {
                     return Ok(opened);
                 }
-            } else if matches!(failure, Failure::Answered(_)) {
+            } else if matches!(failure, RequestFault::Answered(_)) {
                 return Err(retries.fault(failure, doing));
             }
             if !retries.wait_for_retry().await {
@@ -207,7 +214,7 @@ impl Accounts for AzureAccounts {
                 return self.read_change_back(guard, after, nonce, &mut retries).await;
             }
             retries.record_failure(&failure);
-            if matches!(failure, Failure::Answered(_)) || !retries.wait_for_retry().await {
+            if matches!(failure, RequestFault::Answered(_)) || !retries.wait_for_retry().await {
                 return Err(retries.fault(failure, doing));
             }
         }

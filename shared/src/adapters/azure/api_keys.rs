@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use super::attempt::{Failure, Retries};
+use super::attempt::{RequestFault, Retries};
 use super::invalid_property::InvalidProperty;
 use super::keys::Key;
 use super::rows::{corrupt, parse, time};
@@ -110,7 +110,7 @@ impl AzureApiKeys {
             let Err(failure) = self.table.merge(&key, row, &found.revision).await else { return Ok(true) };
             retries.record_failure(&failure);
             let changed = failure.has_status(412);
-            if (matches!(failure, Failure::Answered(_)) && !changed) || !retries.wait_for_retry().await {
+            if (matches!(failure, RequestFault::Answered(_)) && !changed) || !retries.wait_for_retry().await {
                 return Err(retries.fault(failure, doing));
             }
         }

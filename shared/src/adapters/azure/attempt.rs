@@ -19,7 +19,7 @@ const LATEST_START: Duration = Duration::from_secs(5);
 
 /// Why a request failed, classified by whether a write may have been applied.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(super) enum RequestFault {
     /// The request was not sent. Nothing was written.
     Unsent(Cause),
     /// The write may have been applied, or may still be: there was no response, an overload, or an invalid response.
@@ -56,7 +56,7 @@ pub(super) const fn is_unavailable(status: u16) -> bool {
 #[error("unexpected response of the storage: {0}")]
 pub(super) struct UnexpectedResponse(pub(super) String);
 
-impl Failure {
+impl RequestFault {
     pub(super) fn of_status(status: u16, code: Option<String>) -> Self {
         Self::of_answer(ErrorResponse { status, code, row: None })
     }
@@ -112,7 +112,7 @@ impl Failure {
     }
 }
 
-impl From<Error> for Failure {
+impl From<Error> for RequestFault {
     fn from(error: Error) -> Self {
         match error.kind() {
             ErrorKind::HttpResponse { status, error_code } => {
@@ -148,7 +148,7 @@ impl Retries {
     }
 
     /// Records whether a failed write may have been applied.
-    pub(super) const fn record_failure(&mut self, failure: &Failure) {
+    pub(super) const fn record_failure(&mut self, failure: &RequestFault) {
         self.unclear |= failure.is_unclear();
     }
 
@@ -164,12 +164,12 @@ impl Retries {
 
     /// Converts to the fault of the port. After an unclear write, a rejection does not prove that nothing was written, because
     /// it may answer the retry or the read-back. So only an operation that certainly wrote nothing is reported as refused.
-    pub(super) fn fault(&self, failure: Failure, doing: &'static str) -> StoreFault {
+    pub(super) fn fault(&self, failure: RequestFault, doing: &'static str) -> StoreFault {
         match failure {
-            Failure::Answered(answer) if self.unclear => {
+            RequestFault::Answered(answer) if self.unclear => {
                 StoreFault::Unavailable { doing, source: Box::new(answer) }
             }
-            failure @ (Failure::Unsent(_) | Failure::Unclear(_) | Failure::Answered(_)) => {
+            failure @ (RequestFault::Unsent(_) | RequestFault::Unclear(_) | RequestFault::Answered(_)) => {
                 failure.into_fault(doing)
             }
         }
@@ -193,36 +193,39 @@ impl Retries {
     }
 
     /// Repeats a read until the service responds. Error responses are not retried.
-    pub(super) async fn retry_read<T, A>(&mut self, attempt: impl Fn() -> A + Send) -> Result<T, Failure>
+    pub(super) async fn retry_read<T, A>(&mut self, attempt: impl Fn() -> A + Send) -> Result<T, RequestFault>
     where
-        A: Future<Output = Result<T, Failure>> + Send,
+        A: Future<Output = Result<T, RequestFault>> + Send,
     {
         loop {
             match attempt().await {
-                Err(failure @ (Failure::Unsent(_) | Failure::Unclear(_))) => {
+                Err(failure @ (RequestFault::Unsent(_) | RequestFault::Unclear(_))) => {
                     if !self.wait_for_retry().await {
                         return Err(failure);
                     }
                 }
-                answer @ (Ok(_) | Err(Failure::Answered(_))) => return answer,
+                answer @ (Ok(_) | Err(RequestFault::Answered(_))) => return answer,
             }
         }
     }
 
     /// Repeats an idempotent write until the service responds, and records whether its outcome is unclear.
-    pub(super) async fn retry_write<T, A>(&mut self, attempt: impl Fn() -> A + Send) -> Result<T, Failure>
+    pub(super) async fn retry_write<T, A>(
+        &mut self,
+        attempt: impl Fn() -> A + Send,
+    ) -> Result<T, RequestFault>
     where
-        A: Future<Output = Result<T, Failure>> + Send,
+        A: Future<Output = Result<T, RequestFault>> + Send,
     {
         loop {
             match attempt().await {
-                Err(failure @ (Failure::Unsent(_) | Failure::Unclear(_))) => {
+                Err(failure @ (RequestFault::Unsent(_) | RequestFault::Unclear(_))) => {
                     self.record_failure(&failure);
                     if !self.wait_for_retry().await {
                         return Err(failure);
                     }
                 }
-                answer @ (Ok(_) | Err(Failure::Answered(_))) => return answer,
+                answer @ (Ok(_) | Err(RequestFault::Answered(_))) => return answer,
             }
         }
     }

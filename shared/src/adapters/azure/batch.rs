@@ -8,7 +8,7 @@ use azure_data_tables::clients::PartitionKeyClient;
 use azure_data_tables::operations::TransactionBuilder;
 use serde::Serialize;
 
-use super::attempt::{ErrorResponse, Failure, UnexpectedResponse};
+use super::attempt::{ErrorResponse, RequestFault, UnexpectedResponse};
 use super::etag::RowTag;
 use super::keys::Key;
 use crate::domain::account::Revision;
@@ -89,7 +89,10 @@ impl Batch {
     }
 
     /// Makes one attempt. If a guard is not a valid ETag, fails as if the guard did not match, without a request.
-    pub(super) async fn send(&self, client: &PartitionKeyClient) -> Result<Vec<Option<Revision>>, Failure> {
+    pub(super) async fn send(
+        &self,
+        client: &PartitionKeyClient,
+    ) -> Result<Vec<Option<Revision>>, RequestFault> {
         let mut transaction = client.transaction();
         for operation in &self.operations {
             transaction = add(transaction, operation)?;
@@ -98,19 +101,19 @@ impl Batch {
         if let Some(refused) = responses.iter().find(|response| !response.status_code.is_success()) {
             let row = refused.data_service_id.as_deref().and_then(|row| row.parse().ok());
             let status = u16::from(refused.status_code);
-            return Err(Failure::of_answer(ErrorResponse { status, code: None, row }));
+            return Err(RequestFault::of_answer(ErrorResponse { status, code: None, row }));
         }
         let (expected, received) = (self.operations.len(), responses.len());
         if expected != received {
             let what = format!("{received} responses to a batch of {expected}");
-            return Err(Failure::Unclear(Box::new(UnexpectedResponse(what))));
+            return Err(RequestFault::Unclear(Box::new(UnexpectedResponse(what))));
         }
         let tags = responses.into_iter().map(|response| response.etag);
         tags.map(|tag| tag.map(|tag| RowTag::from_response(tag.as_ref())).transpose()).collect()
     }
 }
 
-fn add(transaction: TransactionBuilder, operation: &Operation) -> Result<TransactionBuilder, Failure> {
+fn add(transaction: TransactionBuilder, operation: &Operation) -> Result<TransactionBuilder, RequestFault> {
     Ok(match operation {
         Operation::Insert { entity } => transaction.insert(entity)?,
         Operation::Replace { row, entity } => transaction.insert_or_replace(row, entity)?,

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use futures::{StreamExt as _, TryStreamExt as _};
 
 use super::account_row;
-use super::attempt::{Failure, Retries};
+use super::attempt::{RequestFault, Retries};
 use super::batch::Batch;
 use super::keys::{Key, partition};
 use super::ledger::AzureLedger;
@@ -51,7 +51,7 @@ impl AzureLedger {
             if guarded {
                 return self.refusal(commit, &failure, &retries).await;
             }
-            if matches!(failure, Failure::Answered(_)) || !retries.wait_for_retry().await {
+            if matches!(failure, RequestFault::Answered(_)) || !retries.wait_for_retry().await {
                 return Err(retries.fault(failure, DOING));
             }
         }
@@ -89,7 +89,7 @@ impl AzureLedger {
                 let taken = self.existing(decided, &retries).await?;
                 return Ok(Committed::Taken(taken));
             }
-            if matches!(failure, Failure::Answered(_)) || !retries.wait_for_retry().await {
+            if matches!(failure, RequestFault::Answered(_)) || !retries.wait_for_retry().await {
                 return Err(retries.fault(failure, DOING));
             }
         }
@@ -114,7 +114,7 @@ impl AzureLedger {
     async fn refusal(
         &self,
         commit: &AccountCommit,
-        failure: &Failure,
+        failure: &RequestFault,
         retries: &Retries,
     ) -> Result<Committed, StoreFault> {
         let named = failure.failed_row();
@@ -129,7 +129,7 @@ impl AzureLedger {
     async fn taken(
         &self,
         commit: &AccountCommit,
-        failure: &Failure,
+        failure: &RequestFault,
         retries: &Retries,
     ) -> Result<Vec<TransactionKey>, StoreFault> {
         if commit.inserted().is_empty() || !failure.has_status(409) {

@@ -43,7 +43,7 @@ pub(super) enum Credential {
 
 /// Why a text is not a usable connection string. Contains no part of the text, which may be secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum InvalidConnection {
+pub enum ConnectionError {
     /// A part is not of the form `Name=value`.
     #[error("part {0} of the connection string is not of the form Name=value")]
     Malformed(usize),
@@ -77,16 +77,16 @@ impl AzureConnection {
     /// Parses a connection string. Names are case-insensitive. Settings of unused services are ignored.
     ///
     /// # Errors
-    /// [`InvalidConnection`], which contains no values of the text.
-    pub fn parse(text: &str) -> Result<Self, InvalidConnection> {
+    /// [`ConnectionError`], which contains no values of the text.
+    pub fn parse(text: &str) -> Result<Self, ConnectionError> {
         let settings = settings(text)?;
         let get = |name: &str| settings.get(name).copied();
         if get("usedevelopmentstorage").is_some_and(|value| value.eq_ignore_ascii_case("true")) {
             let is_alone = settings.len() == 1;
-            return if is_alone { Self::emulator() } else { Err(InvalidConnection::EmulatorAndOthers) };
+            return if is_alone { Self::emulator() } else { Err(ConnectionError::EmulatorAndOthers) };
         }
         let credential = match (get("accountkey"), get("sharedaccesssignature")) {
-            (Some(_), Some(_)) => return Err(InvalidConnection::TwoSecrets),
+            (Some(_), Some(_)) => return Err(ConnectionError::TwoSecrets),
             (Some(key), None) => Credential::Key(checked_key(key)?),
             (None, Some(signature)) => Credential::Sas(checked_signature(signature)?),
             (None, None) => Credential::None,
@@ -96,10 +96,10 @@ impl AzureConnection {
             ["blobendpoint", "queueendpoint", "tableendpoint"].iter().all(|name| get(name).is_some());
         let account = match get("accountname") {
             None if are_explicit && !matches!(credential, Credential::Key(_)) => "",
-            account => account.ok_or(InvalidConnection::Missing("AccountName"))?,
+            account => account.ok_or(ConnectionError::Missing("AccountName"))?,
         };
         if !account.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit()) {
-            return Err(InvalidConnection::Invalid("AccountName", "must be lower-case letters and digits"));
+            return Err(ConnectionError::Invalid("AccountName", "must be lower-case letters and digits"));
         }
         let endpoint = |name: &'static str, service: &str| match get(&name.to_ascii_lowercase()) {
             Some(explicit) => endpoint(name, explicit),
@@ -119,7 +119,7 @@ impl AzureConnection {
     }
 
     /// Returns the connection to Azurite on this machine with its default ports.
-    fn emulator() -> Result<Self, InvalidConnection> {
+    fn emulator() -> Result<Self, ConnectionError> {
         let local = |port: u16| endpoint("port", &format!("http://127.0.0.1:{port}/{EMULATOR_ACCOUNT}"));
         Ok(Self {
             account: EMULATOR_ACCOUNT.to_owned(),
@@ -200,37 +200,37 @@ const SETTINGS: [&str; 18] = [
 ];
 
 /// Returns the settings by their lower-case names.
-fn settings(text: &str) -> Result<BTreeMap<String, &str>, InvalidConnection> {
+fn settings(text: &str) -> Result<BTreeMap<String, &str>, ConnectionError> {
     let mut settings = BTreeMap::new();
     let parts = text.split(';').map(str::trim).filter(|part| !part.is_empty());
     for (part, number) in parts.zip(1..) {
         // Only the first `=` is a separator, because keys end with `=`.
-        let (name, value) = part.split_once('=').ok_or(InvalidConnection::Malformed(number))?;
+        let (name, value) = part.split_once('=').ok_or(ConnectionError::Malformed(number))?;
         let (name, value) = (name.trim(), value.trim());
         if name.is_empty() || value.is_empty() {
-            return Err(InvalidConnection::Malformed(number));
+            return Err(ConnectionError::Malformed(number));
         }
         let name = name.to_ascii_lowercase();
         if !SETTINGS.contains(&name.as_str()) {
-            return Err(InvalidConnection::Unknown(number));
+            return Err(ConnectionError::Unknown(number));
         }
         if settings.insert(name, value).is_some() {
-            return Err(InvalidConnection::Repeated(number));
+            return Err(ConnectionError::Repeated(number));
         }
     }
     Ok(settings)
 }
 
-fn checked_key(key: &str) -> Result<SecretString, InvalidConnection> {
+fn checked_key(key: &str) -> Result<SecretString, ConnectionError> {
     // Checked here, so that an invalid key does not first fail at a signed request.
     match STANDARD.decode(key) {
         Ok(bytes) if !bytes.is_empty() => Ok(SecretString::from(key)),
-        Ok(_) | Err(_) => Err(InvalidConnection::Invalid("AccountKey", "is not base64")),
+        Ok(_) | Err(_) => Err(ConnectionError::Invalid("AccountKey", "is not base64")),
     }
 }
 
 /// Checks the form of a shared access signature, and removes the leading `?` that the Azure portal adds.
-fn checked_signature(text: &str) -> Result<SecretString, InvalidConnection> {
+fn checked_signature(text: &str) -> Result<SecretString, ConnectionError> {
     let query = text.strip_prefix('?').unwrap_or(text);
     let has = |name: &str| {
         let value = |part: &str| part.strip_prefix(name)?.strip_prefix('=').map(str::len);
@@ -241,11 +241,11 @@ fn checked_signature(text: &str) -> Result<SecretString, InvalidConnection> {
     if is_visible && has("sv") && has("sig") {
         return Ok(SecretString::from(query));
     }
-    Err(InvalidConnection::Invalid("SharedAccessSignature", "is not a query such as sv=…&sig=…"))
+    Err(ConnectionError::Invalid("SharedAccessSignature", "is not a query such as sv=…&sig=…"))
 }
 
-fn endpoint(name: &'static str, text: &str) -> Result<Url, InvalidConnection> {
-    let invalid = InvalidConnection::Invalid(name, "is not an address such as https://host/path");
+fn endpoint(name: &'static str, text: &str) -> Result<Url, ConnectionError> {
+    let invalid = ConnectionError::Invalid(name, "is not an address such as https://host/path");
     let url = Url::parse(text).map_err(|_| invalid.clone())?;
     let is_valid = matches!(url.scheme(), "http" | "https")
         && url.username().is_empty()

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::attempt::{Failure, Retries};
+use super::attempt::{RequestFault, Retries};
 use super::batch::Batch;
 use super::cursor;
 use super::keys::Key;
@@ -131,7 +131,7 @@ impl DeadLetters for AzureDeadLetters {
             retries.record_failure(&failure);
             // Another process changed the letter first. The next iteration reads its decision.
             let changed = failure.has_status(412) || failure.has_status(404);
-            if (matches!(failure, Failure::Answered(_)) && !changed) || !retries.wait_for_retry().await {
+            if (matches!(failure, RequestFault::Answered(_)) && !changed) || !retries.wait_for_retry().await {
                 return Err(retries.fault(failure, doing));
             }
         }

@@ -7,7 +7,7 @@
 use azure_core::Etag;
 use azure_data_tables::IfMatchCondition;
 
-use super::attempt::{ErrorResponse, Failure, UnexpectedResponse};
+use super::attempt::{ErrorResponse, RequestFault, UnexpectedResponse};
 use crate::domain::account::Revision;
 
 const BEGIN: &str = "W/\"datetime'";
@@ -21,20 +21,20 @@ pub(super) struct RowTag(Revision);
 impl RowTag {
     /// Returns the ETag for a guarded write. If the revision is not an ETag, returns the failure for an ETag that does
     /// not match (412), without a request.
-    pub(super) fn of_guard(guard: &Revision) -> Result<Self, Failure> {
+    pub(super) fn of_guard(guard: &Revision) -> Result<Self, RequestFault> {
         if is_tag(guard.as_str()) {
             return Ok(Self(guard.clone()));
         }
-        Err(Failure::of_answer(ErrorResponse { status: 412, code: None, row: None }))
+        Err(RequestFault::of_answer(ErrorResponse { status: 412, code: None, row: None }))
     }
 
     /// Parses the ETag in a response of the service.
-    pub(super) fn from_response(text: &str) -> Result<Revision, Failure> {
+    pub(super) fn from_response(text: &str) -> Result<Revision, RequestFault> {
         if is_tag(text) {
             return Ok(Revision::new(text));
         }
         let shown: String = text.chars().take(TIME_CHARS_MAX).collect();
-        Err(Failure::Unclear(Box::new(UnexpectedResponse(format!("the invalid ETag {shown:?}")))))
+        Err(RequestFault::Unclear(Box::new(UnexpectedResponse(format!("the invalid ETag {shown:?}")))))
     }
 
     /// Returns the condition that the row has this ETag.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::attempt::Failure;
+use super::attempt::RequestFault;
 use crate::ports::queue::QueueName;
 
 /// The error code for a queue that does not exist.
@@ -38,7 +38,7 @@ impl KnownQueues {
 
     /// Records the answer to a request. `QueueNotFound` shows a deletion only if the queue was known to exist when the
     /// request began and was not created again since. Otherwise the answer may be older than the queue.
-    pub(super) fn note<T>(&self, queue: &QueueName, Asked(found): Asked, answer: &Result<T, Failure>) {
+    pub(super) fn note<T>(&self, queue: &QueueName, Asked(found): Asked, answer: &Result<T, RequestFault>) {
         let mut queues = self.queues.lock();
         match answer {
             Ok(_) => {
@@ -77,10 +77,10 @@ mod tests {
 
     use super::*;
 
-    const CREATED: Result<(), Failure> = Ok(());
+    const CREATED: Result<(), RequestFault> = Ok(());
 
-    fn not_found() -> Result<(), Failure> {
-        Err(Failure::of_status(404, Some(QUEUE_NOT_FOUND.to_owned())))
+    fn not_found() -> Result<(), RequestFault> {
+        Err(RequestFault::of_status(404, Some(QUEUE_NOT_FOUND.to_owned())))
     }
 
     #[test]

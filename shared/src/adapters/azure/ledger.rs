@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 
 use super::account_row;
-use super::attempt::{Failure, Retries, UnexpectedResponse};
+use super::attempt::{RequestFault, Retries, UnexpectedResponse};
 use super::keys::{self, Key};
 use super::table::{Found, Scanned, Table};
 use super::transaction_row::{self, MarksRow, TransactionRow};
@@ -164,7 +164,7 @@ impl Ledger for AzureLedger {
             match self.table.merge(&row_key, &row, revision).await {
                 Ok(revision) => return Ok(Some(revision)),
                 // The row changed since it was read. The next iteration reads it again.
-                Err(failure @ Failure::Answered(_)) if !failure.has_status(412) => {
+                Err(failure @ RequestFault::Answered(_)) if !failure.has_status(412) => {
                     return Err(retries.fault(failure, doing));
                 }
                 Err(failure) => {

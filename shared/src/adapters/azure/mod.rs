@@ -83,8 +83,8 @@ pub mod wire;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-pub use connection::{AzureConnection, InvalidConnection};
-pub use identity::{AzureIdentity, AzureSecret, IdentityTerms, InvalidIdentity};
+pub use connection::{AzureConnection, ConnectionError};
+pub use identity::{AzureIdentity, AzureSecret, IdentityError, IdentityTerms};
 
 use accounts::AzureAccounts;
 use api_keys::AzureApiKeys;
@@ -162,7 +162,7 @@ pub async fn open_with_secret(
     Ok((store, AzureSecret::new(config.identity.kind, config.connection.clone(), credentials)))
 }
 
-fn refused(invalid: InvalidIdentity) -> StoreFault {
+fn refused(invalid: IdentityError) -> StoreFault {
     StoreFault::Refused { doing: "preparing the authentication at Azure Storage", source: Box::new(invalid) }
 }
 

@@ -10,7 +10,7 @@ use azure_storage_blobs::container::operations::ListBlobsResponse;
 use azure_storage_blobs::prelude::{BlobClient, ContainerClient};
 use futures::StreamExt as _;
 
-use super::attempt::{Failure, Retries};
+use super::attempt::{RequestFault, Retries};
 use super::cursor;
 use crate::domain::time::Timestamp;
 use crate::ports::fault::StoreFault;
@@ -31,12 +31,12 @@ pub(super) struct AzurePayloadStore {
 }
 
 impl AzurePayloadStore {
-    async fn put_or_create(&self, name: &str, body: &[u8]) -> Result<(), Failure> {
+    async fn put_or_create(&self, name: &str, body: &[u8]) -> Result<(), RequestFault> {
         let blob = blob(&self.container, name);
-        let put = async || blob.put_block_blob(body.to_vec()).await.map(drop).map_err(Failure::from);
+        let put = async || blob.put_block_blob(body.to_vec()).await.map(drop).map_err(RequestFault::from);
         match put().await {
             Err(failure) if failure.has_code("ContainerNotFound") => {
-                match self.container.create().await.map_err(Failure::from) {
+                match self.container.create().await.map_err(RequestFault::from) {
                     Err(failure) if !failure.has_status(409) => return Err(failure),
                     Ok(()) | Err(_) => {}
                 }
@@ -47,9 +47,9 @@ impl AzurePayloadStore {
     }
 
     /// Reads a body, or as much of it as is needed to detect that it is too large.
-    async fn get_bounded(&self, name: &str) -> Result<Option<Vec<u8>>, Failure> {
+    async fn get_bounded(&self, name: &str) -> Result<Option<Vec<u8>>, RequestFault> {
         let mut pieces = blob(&self.container, name).get().chunk_size(READ_BYTES_MAX).into_stream();
-        match pieces.next().await.map(|piece| piece.map_err(Failure::from)) {
+        match pieces.next().await.map(|piece| piece.map_err(RequestFault::from)) {
             Some(Ok(piece)) => Ok(Some(piece.data.collect().await?.to_vec())),
             Some(Err(failure)) if is_absent(&failure) => Ok(None),
             // The crate requests a byte range, which is invalid for an empty blob.
@@ -59,8 +59,8 @@ impl AzurePayloadStore {
         }
     }
 
-    async fn delete_if_exists(&self, name: &str) -> Result<(), Failure> {
-        match blob(&self.container, name).delete().await.map_err(Failure::from) {
+    async fn delete_if_exists(&self, name: &str) -> Result<(), RequestFault> {
+        match blob(&self.container, name).delete().await.map_err(RequestFault::from) {
             Ok(_) => Ok(()),
             Err(failure) if is_absent(&failure) => Ok(()),
             Err(failure) => Err(failure),
@@ -73,7 +73,7 @@ impl AzurePayloadStore {
         prefix: &str,
         marker: Option<&str>,
         limit: u32,
-    ) -> Result<Option<ListBlobsResponse>, Failure> {
+    ) -> Result<Option<ListBlobsResponse>, RequestFault> {
         let most = NonZeroU32::new(limit).unwrap_or(NonZeroU32::MIN);
         let mut listing = self.container.list_blobs().prefix(prefix.to_owned()).max_results(most);
         if let Some(marker) = marker {
@@ -81,7 +81,7 @@ impl AzurePayloadStore {
         }
         match listing.into_stream().next().await {
             Some(Ok(page)) => Ok(Some(page)),
-            Some(Err(error)) => match Failure::from(error) {
+            Some(Err(error)) => match RequestFault::from(error) {
                 failure if is_absent(&failure) => Ok(None),
                 failure => Err(failure),
             },
@@ -145,7 +145,7 @@ impl PayloadStore for AzurePayloadStore {
     }
 }
 
-fn is_absent(failure: &Failure) -> bool {
+fn is_absent(failure: &RequestFault) -> bool {
     ["BlobNotFound", "ContainerNotFound"].into_iter().any(|code| failure.has_code(code))
 }
 

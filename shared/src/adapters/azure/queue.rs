@@ -10,7 +10,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use azure_storage_queues::{NumberOfMessages, PopReceipt, PopReceiptClient};
 
-use super::attempt::{Failure, Retries};
+use super::attempt::{RequestFault, Retries};
 use super::client::Queues;
 use super::known_queues::{KnownQueues, QUEUE_NOT_FOUND};
 use super::message_text::{decode, encode};
@@ -42,12 +42,12 @@ impl AzureQueue {
         (plain && !message_id.is_empty()).then(client)
     }
 
-    async fn put(&self, queue: &QueueName, text: &str, delay: Duration) -> Result<(), Failure> {
+    async fn put(&self, queue: &QueueName, text: &str, delay: Duration) -> Result<(), RequestFault> {
         let client = self.queues.client(queue);
         let put = async || {
             let asked = self.known.ask(queue);
             let message = client.put_message(text).visibility_timeout(delay).ttl(TIME_TO_LIVE);
-            let sent = message.await.map(drop).map_err(Failure::from);
+            let sent = message.await.map(drop).map_err(RequestFault::from);
             self.known.note(queue, asked, &sent);
             sent
         };
@@ -60,8 +60,8 @@ impl AzureQueue {
         }
     }
 
-    async fn create_queue(&self, queue: &QueueName) -> Result<(), Failure> {
-        match self.queues.client(queue).create().await.map_err(Failure::from) {
+    async fn create_queue(&self, queue: &QueueName) -> Result<(), RequestFault> {
+        match self.queues.client(queue).create().await.map_err(RequestFault::from) {
             // Another process may have created the queue.
             Err(failure) if !failure.has_code("QueueAlreadyExists") => Err(failure),
             Ok(_) | Err(_) => Ok(()),
@@ -69,8 +69,8 @@ impl AzureQueue {
     }
 
     /// Creates the queue if it is missing, and returns whether it was. Creating alone would also succeed if it exists.
-    async fn create_if_missing(&self, queue: &QueueName) -> Result<bool, Failure> {
-        match self.queues.client(queue).get_metadata().await.map_err(Failure::from) {
+    async fn create_if_missing(&self, queue: &QueueName) -> Result<bool, RequestFault> {
+        match self.queues.client(queue).get_metadata().await.map_err(RequestFault::from) {
             Ok(_) => Ok(false),
             Err(failure) if failure.has_code(QUEUE_NOT_FOUND) => {
                 self.create_queue(queue).await.map(|()| true)
@@ -79,9 +79,9 @@ impl AzureQueue {
         }
     }
 
-    async fn depth(&self, queue: &QueueName) -> Result<u64, Failure> {
+    async fn depth(&self, queue: &QueueName) -> Result<u64, RequestFault> {
         let asked = self.known.ask(queue);
-        let read = self.queues.client(queue).get_metadata().await.map_err(Failure::from);
+        let read = self.queues.client(queue).get_metadata().await.map_err(RequestFault::from);
         self.known.note(queue, asked, &read);
         match read {
             Ok(answer) => Ok(u64::try_from(answer.approximate_messages_count).unwrap_or(u64::MAX)),
@@ -90,8 +90,15 @@ impl AzureQueue {
         }
     }
 
-    async fn head(&self, queue: &QueueName) -> Result<Option<Timestamp>, Failure> {
-        match self.queues.client(queue).peek_messages().number_of_messages(1).await.map_err(Failure::from) {
+    async fn head(&self, queue: &QueueName) -> Result<Option<Timestamp>, RequestFault> {
+        match self
+            .queues
+            .client(queue)
+            .peek_messages()
+            .number_of_messages(1)
+            .await
+            .map_err(RequestFault::from)
+        {
             Ok(answer) => {
                 Ok(answer.messages.first().map(|message| at(message.insertion_time.unix_timestamp())))
             }
@@ -130,14 +137,14 @@ impl WorkQueue for AzureQueue {
                 .number_of_messages(NumberOfMessages::new(max))
                 .visibility_timeout(visibility);
             let asked = self.known.ask(queue);
-            let received = request.await.map_err(Failure::from);
+            let received = request.await.map_err(RequestFault::from);
             self.known.note(queue, asked, &received);
             let failure = match received {
                 Ok(answer) => return Ok(answer.messages.into_iter().map(to_message).collect()),
                 Err(failure) if failure.has_code(QUEUE_NOT_FOUND) => return Ok(Vec::new()),
                 Err(failure) => failure,
             };
-            if !matches!(failure, Failure::Unsent(_)) || !retries.wait_for_retry().await {
+            if !matches!(failure, RequestFault::Unsent(_)) || !retries.wait_for_retry().await {
                 return Err(failure.into_fault("receiving messages"));
             }
         }
@@ -155,7 +162,7 @@ impl WorkQueue for AzureQueue {
         let Some(message) = self.message(queue, lease) else { return Ok(Held::Lost) };
         let mut retries = Retries::new(&self.world);
         loop {
-            let failure = match message.update(text.clone(), visibility).await.map_err(Failure::from) {
+            let failure = match message.update(text.clone(), visibility).await.map_err(RequestFault::from) {
                 Ok(answer) => {
                     let message_id = lease.message_id.clone();
                     return Ok(Held::Ours(Lease { message_id, pop_receipt: answer.pop_receipt }));
@@ -165,7 +172,7 @@ impl WorkQueue for AzureQueue {
             };
             // Not retried if the request may have arrived. The old receipt would then be invalid, and the retry would
             // report a lost lease although this process holds it.
-            if !matches!(failure, Failure::Unsent(_)) || !retries.wait_for_retry().await {
+            if !matches!(failure, RequestFault::Unsent(_)) || !retries.wait_for_retry().await {
                 return Err(failure.into_fault(doing));
             }
         }
@@ -175,7 +182,7 @@ impl WorkQueue for AzureQueue {
         let Some(message) = self.message(queue, lease) else { return Ok(Held::Lost) };
         let mut retries = Retries::new(&self.world);
         loop {
-            let failure = match message.delete().await.map_err(Failure::from) {
+            let failure = match message.delete().await.map_err(RequestFault::from) {
                 Ok(_) => return Ok(Held::Ours(())),
                 // The message is gone because an attempt whose response was lost deleted it.
                 Err(failure) if retries.is_unclear() && failure.has_code("MessageNotFound") => {
@@ -185,7 +192,7 @@ impl WorkQueue for AzureQueue {
                 Err(failure) => failure,
             };
             retries.record_failure(&failure);
-            if matches!(failure, Failure::Answered(_)) || !retries.wait_for_retry().await {
+            if matches!(failure, RequestFault::Answered(_)) || !retries.wait_for_retry().await {
                 return Err(retries.fault(failure, "deleting a message"));
             }
         }
@@ -222,7 +229,7 @@ fn text_of(body: &[u8], doing: &'static str) -> Result<String, StoreFault> {
 }
 
 /// Returns whether the message was deleted, or received by another process.
-fn is_lost(failure: &Failure) -> bool {
+fn is_lost(failure: &RequestFault) -> bool {
     failure.has_status(404) || failure.has_code("PopReceiptMismatch")
 }
 

@@ -21,7 +21,7 @@ use futures::future::join_all;
 use reqwest::header::{CONTENT_LENGTH, HeaderValue};
 use serde_json::Map;
 
-use super::attempt::{Failure, Retries};
+use super::attempt::{RequestFault, Retries};
 use super::client::Queues;
 use super::keys::Key;
 use super::permissions::{self, Right};
@@ -111,7 +111,7 @@ impl AzureRights {
         self.queues.client(queue).pop_receipt_client(PopReceipt::new(id, receipt))
     }
 
-    async fn attempt(&self, probe: Probe, queue: &QueueName) -> Result<(), Failure> {
+    async fn attempt(&self, probe: Probe, queue: &QueueName) -> Result<(), RequestFault> {
         let row = || Key::new("value", NO_ROW);
         let blob = || self.container.blob_client(NO_BLOB);
         match probe {
@@ -122,24 +122,28 @@ impl AzureRights {
             }
             Probe::ReadBlob => {
                 let read = blob().get().into_stream().next().await.transpose();
-                read.map(drop).map_err(Failure::from)
+                read.map(drop).map_err(RequestFault::from)
             }
-            Probe::ChangeBlob => blob().set_metadata().await.map(drop).map_err(Failure::from),
-            Probe::DeleteBlob => blob().delete().await.map(drop).map_err(Failure::from),
+            Probe::ChangeBlob => blob().set_metadata().await.map(drop).map_err(RequestFault::from),
+            Probe::DeleteBlob => blob().delete().await.map(drop).map_err(RequestFault::from),
             Probe::ReadQueue => {
-                self.queues.client(queue).get_metadata().await.map(drop).map_err(Failure::from)
+                self.queues.client(queue).get_metadata().await.map(drop).map_err(RequestFault::from)
             }
-            Probe::Peek => self.queues.client(queue).peek_messages().await.map(drop).map_err(Failure::from),
-            Probe::Send => self.queues.client(queue).put_message("").await.map(drop).map_err(Failure::from),
+            Probe::Peek => {
+                self.queues.client(queue).peek_messages().await.map(drop).map_err(RequestFault::from)
+            }
+            Probe::Send => {
+                self.queues.client(queue).put_message("").await.map(drop).map_err(RequestFault::from)
+            }
             Probe::Renew => {
                 let renewed = self.message(queue).update("", Duration::ZERO).await;
-                renewed.map(drop).map_err(Failure::from)
+                renewed.map(drop).map_err(RequestFault::from)
             }
-            Probe::Delete => self.message(queue).delete().await.map(drop).map_err(Failure::from),
+            Probe::Delete => self.message(queue).delete().await.map(drop).map_err(RequestFault::from),
         }
     }
 
-    async fn is_permitted(&self, probe: Probe, queue: &QueueName) -> Result<bool, Failure> {
+    async fn is_permitted(&self, probe: Probe, queue: &QueueName) -> Result<bool, RequestFault> {
         let mut retries = Retries::new(&self.world);
         judged(retries.retry_read(|| self.attempt(probe, queue)).await)
     }
@@ -166,14 +170,16 @@ impl AzureRights {
 }
 
 /// Returns whether a probe was permitted. Any response shows that, unless it concerns rights or credentials.
-fn judged(answer: Result<(), Failure>) -> Result<bool, Failure> {
+fn judged(answer: Result<(), RequestFault>) -> Result<bool, RequestFault> {
     match answer {
-        Err(Failure::Answered(answer))
+        Err(RequestFault::Answered(answer))
             if answer.status == FORBIDDEN && NOT_PERMITTED.iter().any(|code| answer.has_code(code)) =>
         {
             Ok(false)
         }
-        Err(Failure::Answered(answer)) if ![UNAUTHORIZED, FORBIDDEN].contains(&answer.status) => Ok(true),
+        Err(RequestFault::Answered(answer)) if ![UNAUTHORIZED, FORBIDDEN].contains(&answer.status) => {
+            Ok(true)
+        }
         Err(failure) => Err(failure),
         Ok(()) => Ok(true),
     }
@@ -226,7 +232,7 @@ mod tests {
     #[test]
     fn codes_about_permissions_show_that_a_right_is_missing_and_failures_show_nothing() {
         let judge = |status, code: Option<&str>| {
-            judged(Err(Failure::of_status(status, code.map(str::to_owned)))).ok()
+            judged(Err(RequestFault::of_status(status, code.map(str::to_owned)))).ok()
         };
         for code in NOT_PERMITTED {
             assert_eq!(judge(403, Some(code)), Some(false), "{code}");

@@ -12,7 +12,7 @@ use futures::StreamExt as _;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::attempt::{Failure, Retries, UnexpectedResponse};
+use super::attempt::{RequestFault, Retries, UnexpectedResponse};
 use super::batch::{Batch, Entity};
 use super::cursor::Continuation;
 use super::etag::RowTag;
@@ -57,7 +57,7 @@ impl Table {
     }
 
     /// Reads a row. Returns `None` if it does not exist.
-    pub(super) async fn get(&self, key: &Key) -> Result<Option<Found>, Failure> {
+    pub(super) async fn get(&self, key: &Key) -> Result<Option<Found>, RequestFault> {
         let entity = self.client.partition_key_client(key.partition()).entity_client(key.row());
         match entity.get::<Properties>().await {
             Ok(answer) => Ok(Some(Found {
@@ -65,7 +65,7 @@ impl Table {
                 revision: RowTag::from_response(answer.etag.as_ref())?,
                 properties: answer.entity,
             })),
-            Err(error) => match Failure::from(error) {
+            Err(error) => match RequestFault::from(error) {
                 // Requires the error code of the service, because a proxy may also respond with 404.
                 failure if is_absent(&failure) => Ok(None),
                 failure => Err(failure),
@@ -74,7 +74,7 @@ impl Table {
     }
 
     /// Inserts a row. Fails with 409 if it exists.
-    pub(super) async fn insert(&self, key: &Key, row: &impl Serialize) -> Result<Revision, Failure> {
+    pub(super) async fn insert(&self, key: &Key, row: &impl Serialize) -> Result<Revision, RequestFault> {
         let entity = serde_json::to_value(Entity { partition_key: key.partition(), row_key: key.row(), row });
         let entity = entity.expect("rows can always be written as JSON");
         match self.insert_entity(&entity).await {
@@ -86,7 +86,7 @@ impl Table {
         }
     }
 
-    async fn insert_entity(&self, entity: &Value) -> Result<Revision, Failure> {
+    async fn insert_entity(&self, entity: &Value) -> Result<Revision, RequestFault> {
         let answer = self.client.insert::<_, Value>(entity)?.await?;
         RowTag::from_response(answer.etag.as_ref())
     }
@@ -97,7 +97,7 @@ impl Table {
         key: &Key,
         row: &impl Serialize,
         guard: &Revision,
-    ) -> Result<Revision, Failure> {
+    ) -> Result<Revision, RequestFault> {
         let entity = self.client.partition_key_client(key.partition()).entity_client(key.row());
         let answer = entity.merge(row, RowTag::of_guard(guard)?.condition())?.await?;
         RowTag::from_response(answer.etag.as_ref())
@@ -109,21 +109,21 @@ impl Table {
         key: &Key,
         row: &impl Serialize,
         guard: &Revision,
-    ) -> Result<Revision, Failure> {
+    ) -> Result<Revision, RequestFault> {
         let entity = self.client.partition_key_client(key.partition()).entity_client(key.row());
         let answer = entity.update(row, RowTag::of_guard(guard)?.condition())?.await?;
         RowTag::from_response(answer.etag.as_ref())
     }
 
     /// Inserts a row, or adds and replaces properties of an existing row of any revision. Other properties stay unchanged.
-    pub(super) async fn add_properties(&self, key: &Key, row: &Properties) -> Result<(), Failure> {
+    pub(super) async fn add_properties(&self, key: &Key, row: &Properties) -> Result<(), RequestFault> {
         let merge = async || {
             let entity = self.client.partition_key_client(key.partition()).entity_client(key.row());
             entity.insert_or_merge(row)?.await?;
             Ok(())
         };
         match merge().await {
-            Err(failure @ Failure::Answered(_)) if failure.has_code(TABLE_NOT_FOUND) => {
+            Err(failure @ RequestFault::Answered(_)) if failure.has_code(TABLE_NOT_FOUND) => {
                 self.create().await?;
                 merge().await
             }
@@ -132,7 +132,7 @@ impl Table {
     }
 
     /// Inserts a row, or replaces an existing one.
-    pub(super) async fn replace(&self, key: &Key, row: &impl Serialize) -> Result<(), Failure> {
+    pub(super) async fn replace(&self, key: &Key, row: &impl Serialize) -> Result<(), RequestFault> {
         match self.replace_entity(key, row).await {
             Err(failure) if failure.has_code(TABLE_NOT_FOUND) => {
                 self.create().await?;
@@ -142,16 +142,16 @@ impl Table {
         }
     }
 
-    async fn replace_entity(&self, key: &Key, row: &impl Serialize) -> Result<(), Failure> {
+    async fn replace_entity(&self, key: &Key, row: &impl Serialize) -> Result<(), RequestFault> {
         let entity = self.client.partition_key_client(key.partition()).entity_client(key.row());
         entity.insert_or_replace(row)?.await?;
         Ok(())
     }
 
     /// Deletes a row of any revision. Succeeds if it does not exist.
-    pub(super) async fn remove(&self, key: &Key) -> Result<(), Failure> {
+    pub(super) async fn remove(&self, key: &Key) -> Result<(), RequestFault> {
         let entity = self.client.partition_key_client(key.partition()).entity_client(key.row());
-        match entity.delete().if_match(IfMatchCondition::Any).await.map_err(Failure::from) {
+        match entity.delete().if_match(IfMatchCondition::Any).await.map_err(RequestFault::from) {
             Ok(_) => Ok(()),
             Err(failure) if is_absent(&failure) => Ok(()),
             Err(failure) => Err(failure),
@@ -164,7 +164,7 @@ impl Table {
         filter: &str,
         top: u32,
         from: Option<&Continuation>,
-    ) -> Result<Scanned, Failure> {
+    ) -> Result<Scanned, RequestFault> {
         self.scan_some(None, filter, top, from).await
     }
 
@@ -195,7 +195,7 @@ impl Table {
         property: &str,
         filter: &str,
         from: Option<&Continuation>,
-    ) -> Result<Scanned, Failure> {
+    ) -> Result<Scanned, RequestFault> {
         self.scan_some(Some(property), filter, ROWS_MAX, from).await
     }
 
@@ -204,7 +204,7 @@ impl Table {
         &self,
         filter: &str,
         from: Option<&Continuation>,
-    ) -> Result<Scanned, Failure> {
+    ) -> Result<Scanned, RequestFault> {
         self.scan_some(Some("Timestamp"), filter, ROWS_MAX, from).await
     }
 
@@ -214,7 +214,7 @@ impl Table {
         filter: &str,
         top: u32,
         from: Option<&Continuation>,
-    ) -> Result<Scanned, Failure> {
+    ) -> Result<Scanned, RequestFault> {
         let mut query = self.client.query().top(top.min(ROWS_MAX));
         if !filter.is_empty() {
             query = query.filter(filter.to_owned());
@@ -231,21 +231,21 @@ impl Table {
         // Reads only the first page of the stream. The caller sends, counts and limits the request for the next one.
         match query.into_stream::<Properties>().next().await {
             Some(Ok(answer)) => scanned(answer),
-            Some(Err(error)) => match Failure::from(error) {
+            Some(Err(error)) => match RequestFault::from(error) {
                 failure if is_absent(&failure) => Ok(Scanned { rows: Vec::new(), next: None }),
                 failure => Err(failure),
             },
-            None => Err(Failure::Unclear(Box::new(UnexpectedResponse("no page of a scan".to_owned())))),
+            None => Err(RequestFault::Unclear(Box::new(UnexpectedResponse("no page of a scan".to_owned())))),
         }
     }
 
     /// Applies the operations of a batch atomically. Returns the new revision of each row in order, if the service reports it.
-    pub(super) async fn send(&self, batch: &Batch) -> Result<Vec<Option<Revision>>, Failure> {
+    pub(super) async fn send(&self, batch: &Batch) -> Result<Vec<Option<Revision>>, RequestFault> {
         batch.send(&self.client.partition_key_client(batch.partition())).await
     }
 
     /// Like [`Self::send`], but creates the table if it does not exist. Only for batches of inserts.
-    pub(super) async fn send_inserts(&self, batch: &Batch) -> Result<Vec<Option<Revision>>, Failure> {
+    pub(super) async fn send_inserts(&self, batch: &Batch) -> Result<Vec<Option<Revision>>, RequestFault> {
         match self.send(batch).await {
             // The crate drops error codes within a batch. Inserts need no existing row, so 404 means that the table is missing.
             Err(failure) if failure.has_status(404) => {
@@ -257,8 +257,8 @@ impl Table {
     }
 
     /// Creates the table. Succeeds if it exists.
-    async fn create(&self) -> Result<(), Failure> {
-        match self.client.create().await.map_err(Failure::from) {
+    async fn create(&self) -> Result<(), RequestFault> {
+        match self.client.create().await.map_err(RequestFault::from) {
             Ok(_) => Ok(()),
             Err(failure) if failure.has_status(409) => Ok(()),
             Err(failure) => Err(failure),
@@ -269,17 +269,17 @@ impl Table {
 const TABLE_NOT_FOUND: &str = "TableNotFound";
 
 /// Returns whether the service reports that the table or the row does not exist.
-fn is_absent(failure: &Failure) -> bool {
+fn is_absent(failure: &RequestFault) -> bool {
     [TABLE_NOT_FOUND, "ResourceNotFound", "EntityNotFound"].into_iter().any(|code| failure.has_code(code))
 }
 
-fn scanned(answer: QueryEntityResponse<Properties>) -> Result<Scanned, Failure> {
+fn scanned(answer: QueryEntityResponse<Properties>) -> Result<Scanned, RequestFault> {
     let next = answer.continuation();
     let rows = answer.entities.into_iter().map(|properties| {
         let text = |name: &str| properties.get(name).and_then(Value::as_str).map(str::to_owned);
         let names = (text("PartitionKey"), text("RowKey"), text("odata.etag"));
         let (Some(partition), Some(row), Some(etag)) = names else {
-            return Err(Failure::Unclear(Box::new(UnexpectedResponse(
+            return Err(RequestFault::Unclear(Box::new(UnexpectedResponse(
                 "a row without a key or an ETag".to_owned(),
             ))));
         };

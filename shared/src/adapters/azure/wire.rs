@@ -13,7 +13,7 @@ use reqwest::Method;
 use reqwest::header::HeaderMap;
 
 use super::connection::AzureConnection;
-use super::identity::InvalidIdentity;
+use super::identity::IdentityError;
 use crate::adapters::authorities::trusting_only;
 use crate::files::read_regular;
 use crate::ports::fault::{Cause, StoreFault};
@@ -110,13 +110,13 @@ const AUTHORITIES_BYTES_MAX: u64 = 1 << 20;
 /// Makes a client trust only the certificate authorities in a PEM file, if a file is given.
 ///
 /// # Errors
-/// [`InvalidIdentity::Authorities`]
+/// [`IdentityError::Authorities`]
 pub(super) fn trusting(
     builder: reqwest::ClientBuilder,
     authorities: Option<&Path>,
-) -> Result<reqwest::ClientBuilder, InvalidIdentity> {
+) -> Result<reqwest::ClientBuilder, IdentityError> {
     let Some(path) = authorities else { return Ok(builder) };
-    let invalid = |source| InvalidIdentity::Authorities { path: path.to_owned(), source };
+    let invalid = |source| IdentityError::Authorities { path: path.to_owned(), source };
     let pem = read_regular(path, AUTHORITIES_BYTES_MAX).map_err(|error| invalid(Box::new(error)))?;
     let certificates = reqwest::Certificate::from_pem_bundle(without_mark_of_file(&pem))
         .map_err(|error| invalid(Box::new(error)))?;

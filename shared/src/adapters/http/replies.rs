@@ -13,7 +13,7 @@ use crate::backoff::REPLY;
 use crate::cluster::completions::Completion;
 use crate::cluster::completions::reply_body::{self, REPLY_ITEMS_MAX};
 use crate::cluster::replies::Replies;
-use crate::cluster::reply_to::{InvalidProof, ReplySeal, ReplyTo};
+use crate::cluster::reply_to::{ReplyProofError, ReplySeal, ReplyTo};
 use crate::ports::fault::chain;
 use crate::ports::process_registry::Address;
 use crate::ports::world::World;
@@ -54,10 +54,10 @@ impl Replies for HttpReplies {
     fn send(&self, to: &ReplyTo, completion: Completion) {
         match self.seal.verify(to) {
             Ok(address) => self.send_queues.add(address.clone(), vec![completion]),
-            Err(why @ InvalidProof::Forged) => {
+            Err(why @ ReplyProofError::Forged) => {
                 warn!("The outcome of transaction {} is not sent: {why}", completion.key);
             }
-            Err(why @ (InvalidProof::NoSecret | InvalidProof::Expired)) => {
+            Err(why @ (ReplyProofError::NoSecret | ReplyProofError::Expired)) => {
                 debug!("The outcome of transaction {} is not sent: {why}", completion.key);
             }
         }

@@ -87,7 +87,7 @@ pub struct Exporting {
 
 /// Why the exporter cannot be created.
 #[derive(Debug, thiserror::Error)]
-pub enum NotExporting {
+pub enum ExportError {
     /// The file of authorities contains no usable certificate.
     #[error("the file does not contain certificates as PEM")]
     Authorities,
@@ -118,12 +118,12 @@ impl OtlpExport {
     /// Starts the exporter. Must be called within a runtime, which sends the requests. The collector need not be available.
     ///
     /// # Errors
-    /// [`NotExporting`] when the exporter cannot be created.
+    /// [`ExportError`] when the exporter cannot be created.
     pub fn start(
         endpoint: &Endpoint,
         process: Exporting,
         world: &Arc<dyn World>,
-    ) -> Result<Self, NotExporting> {
+    ) -> Result<Self, ExportError> {
         let exporter = exporter(endpoint, process.authorities.as_deref(), process.headers)?;
         let exported: Arc<AtomicU64> = Arc::default();
         let watched = Watched::new(exporter, Arc::clone(&exported), Arc::clone(world));
@@ -185,22 +185,22 @@ fn exporter(
     endpoint: &Endpoint,
     authorities: Option<&[u8]>,
     headers: Option<ExportHeaders>,
-) -> Result<SpanExporter, NotExporting> {
+) -> Result<SpanExporter, ExportError> {
     let certificates = authorities.map(certificates).transpose()?;
     let client = Client::new(http_client(certificates)?, headers);
     let exporter = SpanExporter::builder().with_http().with_http_client(client);
     // Without this call, an environment variable could select another protocol.
     let exporter = exporter.with_protocol(Protocol::HttpBinary);
     let exporter = exporter.with_endpoint(format!("{}{HTTP_PATH}", endpoint.0)).with_timeout(EXPORT_TIME_MAX);
-    exporter.build().map_err(|error| NotExporting::Client(error.into()))
+    exporter.build().map_err(|error| ExportError::Client(error.into()))
 }
 
-fn certificates(pem: &[u8]) -> Result<Vec<reqwest::Certificate>, NotExporting> {
+fn certificates(pem: &[u8]) -> Result<Vec<reqwest::Certificate>, ExportError> {
     let found = reqwest::Certificate::from_pem_bundle(pem).unwrap_or_default();
-    if found.is_empty() { Err(NotExporting::Authorities) } else { Ok(found) }
+    if found.is_empty() { Err(ExportError::Authorities) } else { Ok(found) }
 }
 
-fn http_client(authorities: Option<Vec<reqwest::Certificate>>) -> Result<reqwest::Client, NotExporting> {
+fn http_client(authorities: Option<Vec<reqwest::Certificate>>) -> Result<reqwest::Client, ExportError> {
     // A redirect would send the secret headers to another host.
     let http = reqwest::Client::builder().redirect(redirect::Policy::none()).no_proxy();
     let http = http.timeout(EXPORT_TIME_MAX);
@@ -208,7 +208,7 @@ fn http_client(authorities: Option<Vec<reqwest::Certificate>>) -> Result<reqwest
         Some(authorities) => trusting_only(http, authorities),
         None => http,
     };
-    http.build().map_err(|error| NotExporting::Client(error.into()))
+    http.build().map_err(|error| ExportError::Client(error.into()))
 }
 
 impl Spans for OtlpExport {

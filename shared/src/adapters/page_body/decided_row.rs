@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::UnreadablePage;
+use super::PageBodyError;
 use crate::domain::account::{AccountStatus, Holder};
 use crate::domain::ids::{MessageId, PartnerId};
 use crate::domain::instruction::Fingerprint;
@@ -96,8 +96,8 @@ impl DecidedRow {
         }
     }
 
-    pub(super) fn read(self) -> Result<Decided, UnreadablePage> {
-        let field = UnreadablePage::Field;
+    pub(super) fn read(self) -> Result<Decided, PageBodyError> {
+        let field = PageBodyError::Field;
         Ok(match self {
             Self::Rejected { p, m, f, r, t, u } => Decided::Rejected(Rejection {
                 partner: PartnerId::parse(&p).map_err(|_| field("partner"))?,
@@ -123,17 +123,17 @@ impl DecidedRow {
     }
 }
 
-fn holder(given_name: Option<String>, family_name: Option<String>) -> Result<Option<Holder>, UnreadablePage> {
-    Holder::of_names(given_name, family_name).ok_or(UnreadablePage::Field("holder"))
+fn holder(given_name: Option<String>, family_name: Option<String>) -> Result<Option<Holder>, PageBodyError> {
+    Holder::of_names(given_name, family_name).ok_or(PageBodyError::Field("holder"))
 }
 
-fn time(text: &str, name: &'static str) -> Result<Timestamp, UnreadablePage> {
-    text.parse().map(Timestamp::from_unix_ms).map_err(|_| UnreadablePage::Field(name))
+fn time(text: &str, name: &'static str) -> Result<Timestamp, PageBodyError> {
+    text.parse().map(Timestamp::from_unix_ms).map_err(|_| PageBodyError::Field(name))
 }
 
-fn limit(minor_units: &str, currency: &str) -> Result<(Currency, OverdraftLimit), UnreadablePage> {
-    let currency = Currency::parse(currency).map_err(|_| UnreadablePage::Field("currency"))?;
-    let units = minor_units.parse().map_err(|_| UnreadablePage::Field("overdraft limit"))?;
+fn limit(minor_units: &str, currency: &str) -> Result<(Currency, OverdraftLimit), PageBodyError> {
+    let currency = Currency::parse(currency).map_err(|_| PageBodyError::Field("currency"))?;
+    let units = minor_units.parse().map_err(|_| PageBodyError::Field("overdraft limit"))?;
     let limit = OverdraftLimit::try_new(units, currency);
-    Ok((currency, limit.map_err(|_| UnreadablePage::Field("overdraft limit"))?))
+    Ok((currency, limit.map_err(|_| PageBodyError::Field("overdraft limit"))?))
 }

@@ -51,7 +51,7 @@ struct EntryRow {
 
 /// Why a text is not a page written by [`encode`].
 #[derive(Debug, thiserror::Error)]
-pub enum UnreadablePage {
+pub enum PageBodyError {
     /// The text is not the expected JSON.
     #[error("the content of a page is not the expected JSON")]
     Json(#[source] serde_json::Error),
@@ -63,21 +63,21 @@ pub enum UnreadablePage {
 /// Error for two pages that are not consecutive.
 #[derive(Debug, thiserror::Error)]
 #[error("the page from {0} does not follow the page from {1}")]
-pub struct Unlinked(u64, u64);
+pub struct LinkError(u64, u64);
 
 /// Checks that `page` follows `previous` in the journal. Both must contain entries. Only this check between neighbors detects
 /// a page that was removed or swapped. Pages without entries may lie between them, unless their versions are consecutive.
 ///
 /// # Errors
-/// [`Unlinked`] if the pages are not consecutive.
-pub fn check_link(previous: &JournalPage, page: &JournalPage) -> Result<(), Unlinked> {
+/// [`LinkError`] if the pages are not consecutive.
+pub fn check_link(previous: &JournalPage, page: &JournalPage) -> Result<(), LinkError> {
     let follows = previous.last_sequence().checked_add(1) == Some(page.first_sequence);
     let are_adjacent = page.directly_follows(previous.version);
     let are_in_order = previous.version < page.version;
     if follows && are_in_order && (!are_adjacent || page.previous_hash == previous.hash) {
         return Ok(());
     }
-    Err(Unlinked(page.first_sequence, previous.first_sequence))
+    Err(LinkError(page.first_sequence, previous.first_sequence))
 }
 
 /// The JSON content of a page.
@@ -105,10 +105,10 @@ pub fn encode(page: &JournalPage) -> String {
 /// Decodes the version, the entries and the other decisions of a page.
 ///
 /// # Errors
-/// [`UnreadablePage`] when the text is damaged.
-pub fn decode(text: &str) -> Result<Decoded, UnreadablePage> {
-    let Content { version, entries, decided } = serde_json::from_str(text).map_err(UnreadablePage::Json)?;
-    let version = version.parse().map_err(|_| UnreadablePage::Field("version"))?;
+/// [`PageBodyError`] when the text is damaged.
+pub fn decode(text: &str) -> Result<Decoded, PageBodyError> {
+    let Content { version, entries, decided } = serde_json::from_str(text).map_err(PageBodyError::Json)?;
+    let version = version.parse().map_err(|_| PageBodyError::Field("version"))?;
     let entries: Result<Vec<Entry>, _> = entries.into_iter().map(from_row).collect();
     let decided: Result<Vec<Decided>, _> = decided.into_iter().map(DecidedRow::read).collect();
     Ok((version, entries?, decided?))
@@ -132,9 +132,9 @@ fn to_row(entry: &Entry) -> EntryRow {
     }
 }
 
-fn from_row(row: EntryRow) -> Result<Entry, UnreadablePage> {
+fn from_row(row: EntryRow) -> Result<Entry, PageBodyError> {
     let EntryRow { s, p, m, k, a, c, o, b, t, u, r, d, x } = row;
-    let field = UnreadablePage::Field;
+    let field = PageBodyError::Field;
     let currency = Currency::parse(&c).map_err(|_| field("currency"))?;
     let minor_units = a.parse().map_err(|_| field("amount"))?;
     let balance = b.parse().map_err(|_| field("balance"))?;

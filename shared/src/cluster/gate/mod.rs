@@ -30,7 +30,7 @@ pub const RELEASE_SKEW_MAX: Duration = Duration::from_secs(5);
 
 /// Why a process may not perform a scheduled release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum UntrustedClock {
+pub enum ClockError {
     /// The clock differs, or may differ, by too much.
     #[error(
         "the clock of this process is {0}; a scheduled release needs one within {RELEASE_SKEW_MAX:?} of it"
@@ -99,7 +99,7 @@ const ROW_VERSION: u32 = 1;
 /// The epoch of the gate is not the one that the caller expects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the gate has the epoch {epoch}")]
-pub struct UnexpectedEpoch {
+pub struct EpochError {
     /// The current epoch.
     pub epoch: u64,
 }
@@ -119,11 +119,11 @@ impl Gate {
     }
 
     /// Returns why this process may not perform a scheduled release; `None` if it may.
-    pub fn untrusted_clock(&self) -> Option<UntrustedClock> {
+    pub fn untrusted_clock(&self) -> Option<ClockError> {
         match self.clock.skew() {
-            None => Some(UntrustedClock::NotCompared),
+            None => Some(ClockError::NotCompared),
             Some(skew) if skew.is_within(RELEASE_SKEW_MAX) => None,
-            Some(skew) => Some(UntrustedClock::Differs(skew)),
+            Some(skew) => Some(ClockError::Differs(skew)),
         }
     }
 
@@ -156,17 +156,17 @@ impl Gate {
     /// Like [`Self::set`], but only if the current epoch is expected.
     ///
     /// # Errors
-    /// As for [`Self::set`]. [`UnexpectedEpoch`] if nothing was done, also when an earlier attempt of the same caller
+    /// As for [`Self::set`]. [`EpochError`] if nothing was done, also when an earlier attempt of the same caller
     /// with an unknown outcome has changed the gate.
     pub async fn set_if(
         &self,
         state: GateState,
         act: &GateAct,
         is_expected: impl Fn(u64) -> bool + Send + Sync,
-    ) -> Result<Result<GateRecord, UnexpectedEpoch>, StoreFault> {
+    ) -> Result<Result<GateRecord, EpochError>, StoreFault> {
         self.try_change(1, act, |current| {
             let epoch = current.map_or(0, |current| current.epoch);
-            if is_expected(epoch) { Ok(state_after(current, state)) } else { Err(UnexpectedEpoch { epoch }) }
+            if is_expected(epoch) { Ok(state_after(current, state)) } else { Err(EpochError { epoch }) }
         })
         .await
     }

@@ -78,17 +78,14 @@ async fn only_a_process_whose_clock_agrees_with_the_store_releases_the_gate() {
         .unwrap()
         .value;
     world.advance(Duration::from_secs(60));
-    assert_eq!(gate.untrusted_clock(), Some(UntrustedClock::NotCompared));
+    assert_eq!(gate.untrusted_clock(), Some(ClockError::NotCompared));
     assert_eq!(gate.release_if_due().await.unwrap().value, held, "the time of the store is unknown");
     let set_skew = |min_ms, max_ms| {
         let _warning = clock.record(ClockSkew { min_ms, max_ms }, Duration::ZERO);
     };
     for (min_ms, max_ms) in [(839_000, 840_000), (4_000, 5_001), (-5_001, -4_000), (-900_000, -800_000)] {
         set_skew(min_ms, max_ms);
-        assert!(
-            matches!(gate.untrusted_clock(), Some(UntrustedClock::Differs(_))),
-            "{min_ms} to {max_ms} ms"
-        );
+        assert!(matches!(gate.untrusted_clock(), Some(ClockError::Differs(_))), "{min_ms} to {max_ms} ms");
         assert_eq!(gate.release_if_due().await.unwrap().value, held, "{min_ms} to {max_ms} ms");
     }
     set_skew(4_000, 5_000);

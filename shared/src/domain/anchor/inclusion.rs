@@ -81,7 +81,7 @@ struct ProvenPage {
 
 /// The reason why a decision cannot be proven.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum NotIncluded {
+pub enum InclusionError {
     /// The pages do not lead from the decision to the leaf.
     #[error("the pages of the journal do not lead from the decision to the leaf of the account")]
     Pages,
@@ -112,17 +112,17 @@ impl InclusionProof {
     /// Proves the decision about a transaction. `pages` starts with its page and ends with the last one that the leaf covers.
     ///
     /// # Errors
-    /// [`NotIncluded`] if these pages and this leaf prove nothing. A returned proof is therefore valid, except for the
+    /// [`InclusionError`] if these pages and this leaf prove nothing. A returned proof is therefore valid, except for the
     /// signature, which is not checked.
     pub fn new(
         (partner, message): (&PartnerId, MessageId),
         pages: &[JournalPage],
         place: &LeafPlace<'_>,
         anchor: SignedAnchor,
-    ) -> Result<Self, NotIncluded> {
+    ) -> Result<Self, InclusionError> {
         let account = place.leaf.account;
         let links: Vec<PageLink> = pages.iter().map(JournalPage::link).collect();
-        let first = pages.first().ok_or(NotIncluded::Pages)?;
+        let first = pages.first().ok_or(InclusionError::Pages)?;
         let entries = first.entries.iter().map(|entry| {
             ((&entry.partner, entry.message) == (partner, message)).then(|| ProvenDecision::posting(entry))
         });
@@ -132,16 +132,16 @@ impl InclusionProof {
             Decided::Opened { .. } | Decided::TermsChanged { .. } => None,
         });
         let found = entries.chain(others).enumerate().find_map(|(position, found)| Some((position, found?)));
-        let (position, decision) = found.ok_or(NotIncluded::Decision)?;
+        let (position, decision) = found.ok_or(InclusionError::Decision)?;
         let digests = first.decision_digests();
         let is_shown = digests.get(position) == Some(&decision.digest());
         if !is_shown || links.first().map(|link| link.decisions) != Some(digest_of(&digests)) {
-            return Err(NotIncluded::Decision);
+            return Err(InclusionError::Decision);
         }
         check_links(account, &links, &place.leaf)?;
         let root = root_from_path(leaf_hash(&place.leaf), (place.index, place.count), place.path);
         if root != Some(place.root) {
-            return Err(NotIncluded::Path);
+            return Err(InclusionError::Path);
         }
         Ok(Self {
             v: VERSION,
@@ -158,18 +158,18 @@ impl InclusionProof {
     }
 }
 
-fn check_links(account: AccountKey, links: &[PageLink], leaf: &Leaf) -> Result<(), NotIncluded> {
+fn check_links(account: AccountKey, links: &[PageLink], leaf: &Leaf) -> Result<(), InclusionError> {
     let mut previous: Option<(u64, PageHash)> = None;
     for link in links {
         let follows = previous.is_none_or(|(version, hash)| {
             version.checked_add(1) == Some(link.version) && hash == link.previous_hash
         });
         if !follows {
-            return Err(NotIncluded::Pages);
+            return Err(InclusionError::Pages);
         }
         previous = Some((link.version, link.hash(account)));
     }
-    if previous == Some((leaf.version, leaf.head)) { Ok(()) } else { Err(NotIncluded::Pages) }
+    if previous == Some((leaf.version, leaf.head)) { Ok(()) } else { Err(InclusionError::Pages) }
 }
 
 impl ProvenPage {
@@ -287,7 +287,7 @@ mod tests {
         pages
     }
 
-    fn prove(number: u64, pages: &[JournalPage], leaf: Leaf) -> Result<InclusionProof, NotIncluded> {
+    fn prove(number: u64, pages: &[JournalPage], leaf: Leaf) -> Result<InclusionProof, InclusionError> {
         let other = Leaf { account: AccountKey { user: UserId::from_uuid(Uuid::nil()), ..ACCOUNT }, ..leaf };
         let mut tree = MerkleTree::default();
         tree.push(&other);
@@ -308,16 +308,16 @@ mod tests {
         assert!(prove(7, &pages[2..3], leaf).is_ok());
         let swapped = [pages[2].clone(), pages[1].clone()];
         for wrong in [&pages[1..2], &pages[1..], &[]] {
-            assert_eq!(prove(5, wrong, leaf), Err(NotIncluded::Pages));
+            assert_eq!(prove(5, wrong, leaf), Err(InclusionError::Pages));
         }
-        assert_eq!(prove(7, &swapped, leaf), Err(NotIncluded::Pages));
-        assert_eq!(prove(5, &[pages[1].clone(), pages[3].clone()], leaf), Err(NotIncluded::Pages));
-        assert_eq!(prove(9, &pages[1..3], leaf), Err(NotIncluded::Decision));
+        assert_eq!(prove(7, &swapped, leaf), Err(InclusionError::Pages));
+        assert_eq!(prove(5, &[pages[1].clone(), pages[3].clone()], leaf), Err(InclusionError::Pages));
+        assert_eq!(prove(9, &pages[1..3], leaf), Err(InclusionError::Decision));
         let later = Leaf { version: 4, ..leaf };
-        assert_eq!(prove(5, &pages[1..3], later), Err(NotIncluded::Pages));
+        assert_eq!(prove(5, &pages[1..3], later), Err(InclusionError::Pages));
         let mut changed = pages[1..3].to_vec();
         changed[0].decided[0] = rejection(99);
-        assert_eq!(prove(5, &changed, leaf), Err(NotIncluded::Pages));
+        assert_eq!(prove(5, &changed, leaf), Err(InclusionError::Pages));
     }
 
     #[test]
@@ -335,7 +335,7 @@ mod tests {
             LeafPlace { path: &[Hash::ZERO], ..place },
         ] {
             let proven = InclusionProof::new(transaction, &pages[3..], &wrong, anchor.clone());
-            assert_eq!(proven, Err(NotIncluded::Path));
+            assert_eq!(proven, Err(InclusionError::Path));
         }
     }
 }

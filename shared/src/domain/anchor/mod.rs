@@ -18,9 +18,7 @@ use std::fmt;
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
-pub use self::statement::{
-    AnchorKind, AnchorRef, AuditPosition, LeavesStatement, Statement, UnreadableStatement,
-};
+pub use self::statement::{AnchorKind, AnchorRef, AuditPosition, LeavesStatement, Statement, StatementError};
 use super::account::Account;
 use super::ids::{AccountId, AccountKey, UserId};
 use super::page_hash::PageHash;

@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use ed25519_dalek::{Signature, Signer as _, SigningKey, VerifyingKey};
 use serde::{Deserialize, Serialize};
 
-use super::{AnchorRef, Hash, Statement, UnreadableStatement};
+use super::{AnchorRef, Hash, Statement, StatementError};
 
 /// Precedes the statement in the signed bytes, so that the signature is valid for no other purpose.
 const PREFIX: &str = "postonce anchor 1\n";
@@ -101,8 +101,8 @@ impl SignedAnchor {
     /// Parses the statement without checking the signature.
     ///
     /// # Errors
-    /// [`UnreadableStatement`] if the text is not a statement.
-    pub fn decode(&self) -> Result<Statement, UnreadableStatement> {
+    /// [`StatementError`] if the text is not a statement.
+    pub fn decode(&self) -> Result<Statement, StatementError> {
         Statement::decode(&self.statement)
     }
 

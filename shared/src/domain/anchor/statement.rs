@@ -84,7 +84,7 @@ pub struct Statement {
 
 /// Error: the text is not a statement.
 #[derive(Debug, thiserror::Error)]
-pub enum UnreadableStatement {
+pub enum StatementError {
     /// The text is not the expected JSON.
     #[error("the statement is not the expected JSON")]
     Json(#[source] serde_json::Error),
@@ -159,15 +159,15 @@ impl Statement {
     /// Parses the output of [`Self::encode`].
     ///
     /// # Errors
-    /// [`UnreadableStatement`] if the text is not a statement of a known version.
-    pub fn decode(text: &str) -> Result<Self, UnreadableStatement> {
-        let member = UnreadableStatement::Member;
-        let version: serde_json::Value = serde_json::from_str(text).map_err(UnreadableStatement::Json)?;
+    /// [`StatementError`] if the text is not a statement of a known version.
+    pub fn decode(text: &str) -> Result<Self, StatementError> {
+        let member = StatementError::Member;
+        let version: serde_json::Value = serde_json::from_str(text).map_err(StatementError::Json)?;
         let version = version.get("v").and_then(serde_json::Value::as_u64).ok_or(member("v"))?;
         if version != u64::from(VERSION) {
-            return Err(UnreadableStatement::Newer(u32::try_from(version).unwrap_or(u32::MAX)));
+            return Err(StatementError::Newer(u32::try_from(version).unwrap_or(u32::MAX)));
         }
-        let text: Text = serde_json::from_str(text).map_err(UnreadableStatement::Json)?;
+        let text: Text = serde_json::from_str(text).map_err(StatementError::Json)?;
         let Text { v: _, sequence, previous, kind, made_at, began_at, leaves, audit, returned_to } = text;
         let hash = |text: &str, name| Hash::parse(text).ok_or(member(name));
         let time = |text: &str, name| Timestamp::parse(text).ok_or(member(name));

@@ -6,7 +6,7 @@ mod values;
 
 use std::collections::BTreeSet;
 
-pub use terms::{AccountDecision, ClosingWithBalance, NewTerms, TermsContext, change_terms, open};
+pub use terms::{AccountDecision, ClosingError, NewTerms, TermsContext, change_terms, open};
 pub use values::{Decided, Pending, Row, Submission, Work};
 
 use super::account::{Account, Revision, Versioned};

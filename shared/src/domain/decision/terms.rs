@@ -47,7 +47,7 @@ impl NewTerms {
 /// Error: an account can be closed only when its balance is zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("an account can be closed only when its balance is zero")]
-pub struct ClosingWithBalance;
+pub struct ClosingError;
 
 /// Decides the opening of a new account.
 pub fn open(account: Account, context: &TermsContext) -> AccountDecision {
@@ -63,15 +63,15 @@ pub fn open(account: Account, context: &TermsContext) -> AccountDecision {
 /// Decides a change of the terms, which increments the version of the account.
 ///
 /// # Errors
-/// [`ClosingWithBalance`] when the account would be closed while its balance is not zero.
+/// [`ClosingError`] when the account would be closed while its balance is not zero.
 pub fn change_terms(
     before: &Account,
     terms: NewTerms,
     context: &TermsContext,
-) -> Result<AccountDecision, ClosingWithBalance> {
+) -> Result<AccountDecision, ClosingError> {
     let NewTerms { overdraft_limit, status, holder } = terms;
     if status == AccountStatus::Closed && !before.balance.is_zero() {
-        return Err(ClosingWithBalance);
+        return Err(ClosingError);
     }
     let version = before.version.checked_add(1).expect("no account changes 2^64 times");
     let after = Account {

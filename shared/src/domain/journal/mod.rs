@@ -149,7 +149,7 @@ pub struct JournalPage {
 
 /// A defect of a page that was read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum PageFlaw {
+pub enum JournalPageError {
     /// The page has no decisions, or too many.
     #[error("the page from {first_sequence} has {count} entries and other decisions")]
     Size {
@@ -205,25 +205,25 @@ impl JournalPage {
     ///
     /// # Errors
     /// The first flaw.
-    pub fn check(&self) -> Result<(), PageFlaw> {
+    pub fn check(&self) -> Result<(), JournalPageError> {
         self.check_content()?;
         let first_sequence = self.first_sequence;
-        if self.hash == self.content_hash() { Ok(()) } else { Err(PageFlaw::Hash { first_sequence }) }
+        if self.hash == self.content_hash() { Ok(()) } else { Err(JournalPageError::Hash { first_sequence }) }
     }
 
-    fn check_content(&self) -> Result<(), PageFlaw> {
+    fn check_content(&self) -> Result<(), JournalPageError> {
         let first_sequence = self.first_sequence;
         let count = self.count();
         if count == 0 || count > PAGE_ENTRIES_MAX {
-            return Err(PageFlaw::Size { first_sequence, count });
+            return Err(JournalPageError::Size { first_sequence, count });
         }
         let mut before: Option<Balance> = None;
         for (entry, expected) in self.entries.iter().zip(first_sequence..) {
             if entry.sequence != expected {
-                return Err(PageFlaw::Sequence { expected, found: entry.sequence });
+                return Err(JournalPageError::Sequence { expected, found: entry.sequence });
             }
             if !entry.adds_up(before) {
-                return Err(PageFlaw::Balance { sequence: expected });
+                return Err(JournalPageError::Balance { sequence: expected });
             }
             before = Some(entry.balance_after);
         }

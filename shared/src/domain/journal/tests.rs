@@ -64,7 +64,7 @@ fn a_page_contains_entries_and_other_decisions() {
     let rejections = with_decided(Vec::new(), vec![rejection(7), rejection(8)]);
     assert_eq!((rejections.check(), rejections.last_sequence()), (Ok(()), 0));
     let empty = with_decided(Vec::new(), Vec::new());
-    assert_eq!(empty.check(), Err(PageFlaw::Size { first_sequence: 1, count: 0 }));
+    assert_eq!(empty.check(), Err(JournalPageError::Size { first_sequence: 1, count: 0 }));
 }
 
 #[test]
@@ -117,16 +117,19 @@ fn a_valid_page_passes() {
 #[test]
 fn a_page_in_two_currencies_is_a_flaw_and_does_not_panic() {
     let mixed = page(vec![entry(1, "EUR", 100), entry(2, "USD", 200)]);
-    assert_eq!(mixed.check(), Err(PageFlaw::Balance { sequence: 2 }));
+    assert_eq!(mixed.check(), Err(JournalPageError::Balance { sequence: 2 }));
 }
 
 #[test]
 fn every_flaw_is_found() {
     let check = |entries: Vec<Entry>, flaw| assert_eq!(page(entries).check(), Err(flaw));
-    check(Vec::new(), PageFlaw::Size { first_sequence: 1, count: 0 });
-    check(vec![entry(1, "EUR", 100), entry(3, "EUR", 200)], PageFlaw::Sequence { expected: 2, found: 3 });
-    check(vec![entry(1, "EUR", 100), entry(2, "EUR", 201)], PageFlaw::Balance { sequence: 2 });
+    check(Vec::new(), JournalPageError::Size { first_sequence: 1, count: 0 });
+    check(
+        vec![entry(1, "EUR", 100), entry(3, "EUR", 200)],
+        JournalPageError::Sequence { expected: 2, found: 3 },
+    );
+    check(vec![entry(1, "EUR", 100), entry(2, "EUR", 201)], JournalPageError::Balance { sequence: 2 });
     let mut changed = page(vec![entry(1, "EUR", 100)]);
     changed.previous_hash = PageHash::from_bytes([1; 32]);
-    assert_eq!(changed.check(), Err(PageFlaw::Hash { first_sequence: 1 }));
+    assert_eq!(changed.check(), Err(JournalPageError::Hash { first_sequence: 1 }));
 }

@@ -14,10 +14,10 @@ pub struct Currency {
 impl Currency {
     /// Parses an upper-case alphabetic code. Refuses codes without a defined number of decimals: accounts cannot hold
     /// precious metals, funds or test codes.
-    pub fn parse(code: &str) -> Result<Self, UnknownCurrency> {
-        let known = iso_currency::Currency::from_code(code).ok_or(UnknownCurrency)?;
+    pub fn parse(code: &str) -> Result<Self, CurrencyError> {
+        let known = iso_currency::Currency::from_code(code).ok_or(CurrencyError)?;
         let decimals = known.exponent().and_then(|exponent| u8::try_from(exponent).ok());
-        decimals.map(|decimals| Self { code: known, decimals }).ok_or(UnknownCurrency)
+        decimals.map(|decimals| Self { code: known, decimals }).ok_or(CurrencyError)
     }
 
     /// Returns the alphabetic code, such as `EUR`.
@@ -60,9 +60,9 @@ impl fmt::Debug for Currency {
 }
 
 impl FromStr for Currency {
-    type Err = UnknownCurrency;
+    type Err = CurrencyError;
 
-    fn from_str(code: &str) -> Result<Self, UnknownCurrency> {
+    fn from_str(code: &str) -> Result<Self, CurrencyError> {
         Self::parse(code)
     }
 }
@@ -70,7 +70,7 @@ impl FromStr for Currency {
 /// Error: the text is not the code of a currency with minor units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("is not a currency code of ISO 4217 that money can be kept in, such as EUR")]
-pub struct UnknownCurrency;
+pub struct CurrencyError;
 
 /// The reason why a text is not an amount in a currency. Each message says what is allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

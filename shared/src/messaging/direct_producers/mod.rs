@@ -64,16 +64,16 @@ pub struct Violation {
 
 /// A body that has one of the forms but violates its rules.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct InvalidDirectOrder {
+pub struct DirectOrderError {
     /// The detected form.
     pub form: Form,
     /// All violations that were found, at least one.
     pub violations: Vec<Violation>,
 }
 
-impl std::error::Error for InvalidDirectOrder {}
+impl std::error::Error for DirectOrderError {}
 
-impl fmt::Display for InvalidDirectOrder {
+impl fmt::Display for DirectOrderError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let violations: Vec<String> = self.violations.iter().map(Violation::to_string).collect();
         write!(f, "the {} is not a UserAccountTransaction: {}", self.form, violations.join("; "))
@@ -131,8 +131,8 @@ impl DirectOrder {
 /// Parses a body. Returns `None` if it has neither form.
 ///
 /// # Errors
-/// [`InvalidDirectOrder`] with all violations.
-pub fn parse(body: &[u8]) -> Option<Result<DirectOrder, InvalidDirectOrder>> {
+/// [`DirectOrderError`] with all violations.
+pub fn parse(body: &[u8]) -> Option<Result<DirectOrder, DirectOrderError>> {
     let body = decoded(body);
     let body = trimmed(&body);
     let form = form_of(body)?;
@@ -148,7 +148,7 @@ pub fn parse(body: &[u8]) -> Option<Result<DirectOrder, InvalidDirectOrder>> {
         },
     };
     let order = fields.and_then(|fields| fields.check(form, &mut violations));
-    Some(order.filter(|_| violations.is_empty()).ok_or(InvalidDirectOrder { form, violations }))
+    Some(order.filter(|_| violations.is_empty()).ok_or(DirectOrderError { form, violations }))
 }
 
 /// Decodes a body in base64; any other body stays unchanged. Each form has characters that base64 does not have.

@@ -16,7 +16,7 @@ use crate::domain::time::Timestamp;
 
 /// The reason why an item cannot be decoded.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum UnreadableItem {
+pub(super) enum EnvelopeItemError {
     #[error("it is not the JSON of an item")]
     Json(#[from] serde_json::Error),
     #[error("its field {0} has an invalid value")]
@@ -79,7 +79,7 @@ pub(super) fn write(row: &ItemRow<'_>) -> Box<RawValue> {
 }
 
 /// Decodes the output of [`write()`].
-pub(super) fn read(item: &RawValue) -> Result<Work, UnreadableItem> {
+pub(super) fn read(item: &RawValue) -> Result<Work, EnvelopeItemError> {
     from_row(serde_json::from_str(item.get())?)
 }
 
@@ -118,17 +118,17 @@ pub(super) fn row<'a>(
 }
 
 /// Parses the transaction key from the members for user, account, partner and message id.
-pub(super) fn key([u, c, p, m]: [&str; 4]) -> Result<TransactionKey, UnreadableItem> {
-    let field = UnreadableItem::Field;
+pub(super) fn key([u, c, p, m]: [&str; 4]) -> Result<TransactionKey, EnvelopeItemError> {
+    let field = EnvelopeItemError::Field;
     let account =
         AccountKey { user: u.parse().map_err(|_| field("u"))?, account: c.parse().map_err(|_| field("c"))? };
     let partner = PartnerId::parse(p).map_err(|_| field("p"))?;
     Ok(TransactionKey { account, partner, message: m.parse().map_err(|_| field("m"))? })
 }
 
-pub(super) fn from_row(row: ItemRow<'_>) -> Result<Work, UnreadableItem> {
+pub(super) fn from_row(row: ItemRow<'_>) -> Result<Work, EnvelopeItemError> {
     let ItemRow { u, c, p, m, k, a, cur, t, e, r, d, x, q, tp } = row;
-    let field = UnreadableItem::Field;
+    let field = EnvelopeItemError::Field;
     let currency = Currency::parse(&cur).map_err(|_| field("cur"))?;
     let minor_units = a.parse().map_err(|_| field("a"))?;
     let submission = Submission {

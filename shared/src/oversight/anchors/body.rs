@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::domain::anchor::signed::SignedAnchor;
-use crate::domain::anchor::{Statement, UnreadableStatement};
+use crate::domain::anchor::{Statement, StatementError};
 
 /// The version that this program writes, and the only one that it reads.
 const VERSION: u32 = 1;
@@ -22,7 +22,7 @@ pub struct StoredAnchor {
 
 /// Why a record cannot be decoded as an anchor.
 #[derive(Debug, thiserror::Error)]
-pub enum UnreadableAnchor {
+pub enum AnchorBodyError {
     /// The record id does not encode a sequence.
     #[error("{0:?} is not the id of an anchor")]
     Id(String),
@@ -34,7 +34,7 @@ pub enum UnreadableAnchor {
     Newer(u32),
     /// The statement cannot be read.
     #[error("the statement cannot be read")]
-    Statement(#[source] UnreadableStatement),
+    Statement(#[source] StatementError),
     /// The statement belongs to another anchor.
     #[error("the statement is that of anchor {0}")]
     Sequence(u64),
@@ -64,15 +64,15 @@ pub(super) fn encode(signed: &SignedAnchor, list: &str) -> String {
 }
 
 /// Decodes an anchor without verifying its signature.
-pub(super) fn decode(id: &str, text: &str) -> Result<StoredAnchor, UnreadableAnchor> {
-    let sequence = sequence(id).ok_or_else(|| UnreadableAnchor::Id(id.to_owned()))?;
-    let Body { v, list, anchor: signed } = serde_json::from_str(text).map_err(UnreadableAnchor::Json)?;
+pub(super) fn decode(id: &str, text: &str) -> Result<StoredAnchor, AnchorBodyError> {
+    let sequence = sequence(id).ok_or_else(|| AnchorBodyError::Id(id.to_owned()))?;
+    let Body { v, list, anchor: signed } = serde_json::from_str(text).map_err(AnchorBodyError::Json)?;
     if v != VERSION {
-        return Err(UnreadableAnchor::Newer(v));
+        return Err(AnchorBodyError::Newer(v));
     }
-    let statement = signed.decode().map_err(UnreadableAnchor::Statement)?;
+    let statement = signed.decode().map_err(AnchorBodyError::Statement)?;
     if statement.sequence != sequence {
-        return Err(UnreadableAnchor::Sequence(statement.sequence));
+        return Err(AnchorBodyError::Sequence(statement.sequence));
     }
     Ok(StoredAnchor { statement, signed, list })
 }

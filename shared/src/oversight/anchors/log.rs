@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures::FutureExt as _;
 
-use super::body::{self, StoredAnchor, UnreadableAnchor};
+use super::body::{self, AnchorBodyError, StoredAnchor};
 use super::reader::RepeatedRecords;
 use crate::ports::Store;
 use crate::ports::fault::StoreFault;
@@ -20,7 +20,7 @@ pub struct StoredAnchorRow {
     /// The sequence, if the id is valid.
     pub sequence: Option<u64>,
     /// The anchor; its signature is not verified.
-    pub anchor: Result<StoredAnchor, UnreadableAnchor>,
+    pub anchor: Result<StoredAnchor, AnchorBodyError>,
 }
 
 /// The anchors of one store.
@@ -54,7 +54,7 @@ impl AnchorLog {
     pub async fn list(&self, before: Option<u64>, limit: usize) -> Result<Vec<StoredAnchor>, StoreFault> {
         let rows = self.list_stored(before.map(body::id).as_deref(), limit).await?;
         let corrupt =
-            |error: UnreadableAnchor| StoreFault::Corrupt { doing: "listing anchors", source: error.into() };
+            |error: AnchorBodyError| StoreFault::Corrupt { doing: "listing anchors", source: error.into() };
         rows.into_iter().map(|row| row.anchor.map_err(corrupt)).collect()
     }
 

@@ -23,11 +23,11 @@ mod renewable_key;
 mod signer;
 
 pub use append::append;
-pub use body::{StoredAnchor, UnreadableAnchor};
+pub use body::{AnchorBodyError, StoredAnchor};
 pub use folder::{AnchorFolder, FolderFault};
 pub use leaf_lists::{LeafLists, ListFault, ListProgress, ListReader, PART_LEAVES_MAX};
 pub use log::{AnchorLog, StoredAnchorRow};
-pub use prove::{NotProven, prove};
+pub use prove::{ProofError, prove};
 pub use renewable_key::RenewableKey;
 pub use signer::{AnchorSigner, Contradiction, Occasion, Signing, SigningOutcome};
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::body::StoredAnchor;
 use super::leaf_lists::{LeafLists, ListFault};
 use super::log::AnchorLog;
-use crate::domain::anchor::inclusion::{InclusionProof, LeafPlace, NotIncluded};
+use crate::domain::anchor::inclusion::{InclusionError, InclusionProof, LeafPlace};
 use crate::domain::anchor::merkle::MerkleTree;
 use crate::domain::anchor::{Hash, Leaf};
 use crate::domain::ids::{AccountKey, TransactionKey};
@@ -17,7 +17,7 @@ use crate::ports::world::World;
 
 /// Why a decision cannot be proven.
 #[derive(Debug, thiserror::Error)]
-pub enum NotProven {
+pub enum ProofError {
     /// The store cannot be read.
     #[error("the store cannot be read")]
     Store(#[from] StoreFault),
@@ -41,40 +41,40 @@ pub enum NotProven {
     Damaged(String),
     /// Journal and anchor contradict each other.
     #[error("run `postonce-web verify --anchors`")]
-    Contradiction(#[from] NotIncluded),
+    Contradiction(#[from] InclusionError),
 }
 
 /// Proves the decision about a transaction with the last anchor. Reads its list of leaves and the journal of the account.
 ///
 /// # Errors
-/// [`NotProven`]
+/// [`ProofError`]
 pub async fn prove(
     store: &Store,
     world: &Arc<dyn World>,
     key: &TransactionKey,
-) -> Result<InclusionProof, NotProven> {
-    let stored = store.ledger.transaction(key).await?.ok_or(NotProven::Unknown)?;
-    let outcome = stored.outcome.ok_or(NotProven::Accepted)?;
-    let anchor = AnchorLog::new(store, world).last().await?.ok_or(NotProven::NotAnchored)?;
+) -> Result<InclusionProof, ProofError> {
+    let stored = store.ledger.transaction(key).await?.ok_or(ProofError::Unknown)?;
+    let outcome = stored.outcome.ok_or(ProofError::Accepted)?;
+    let anchor = AnchorLog::new(store, world).last().await?.ok_or(ProofError::NotAnchored)?;
     let version = version(store, key, &outcome).await?;
     let lists = LeafLists::new(store, world);
     let found = find(&lists, &anchor, key.account).await?;
     let covers = |(_, leaf, _): &(u64, Leaf, Vec<Hash>)| leaf.version >= version;
-    let (index, leaf, path) = found.filter(covers).ok_or(NotProven::NotAnchored)?;
+    let (index, leaf, path) = found.filter(covers).ok_or(ProofError::NotAnchored)?;
     let pages = pages_of_versions(store, world, key.account, version..=leaf.version).await?;
-    let pages = pages.map_err(|damaged| NotProven::Damaged(damaged.to_string()))?;
+    let pages = pages.map_err(|damaged| ProofError::Damaged(damaged.to_string()))?;
     let leaves = anchor.statement.leaves;
     let place = LeafPlace { leaf, index, count: leaves.count, path: &path, root: leaves.root };
     let transaction = (&key.partner, key.message);
     Ok(InclusionProof::new(transaction, &pages, &place, anchor.signed)?)
 }
 
-async fn version(store: &Store, key: &TransactionKey, outcome: &Outcome) -> Result<u64, NotProven> {
+async fn version(store: &Store, key: &TransactionKey, outcome: &Outcome) -> Result<u64, ProofError> {
     match outcome {
-        Outcome::Rejected { version, .. } => version.ok_or(NotProven::NoAccount),
+        Outcome::Rejected { version, .. } => version.ok_or(ProofError::NoAccount),
         Outcome::Posted { sequence, .. } => {
             let pages = store.log.pages(key.account, *sequence, 1).await?;
-            Ok(pages.first().ok_or(NotIncluded::Decision)?.version)
+            Ok(pages.first().ok_or(InclusionError::Decision)?.version)
         }
     }
 }

@@ -14,7 +14,7 @@ const VERSION: u32 = 1;
 
 /// Why a record cannot be decoded as an audit row.
 #[derive(Debug, thiserror::Error)]
-pub enum UnreadableRow {
+pub enum AuditBodyError {
     /// The record id does not encode a sequence.
     #[error("{0:?} is not the id of an audit row")]
     Id(String),
@@ -48,10 +48,10 @@ pub(super) fn id(sequence: u64) -> String {
     format!("{:020}", u64::MAX.saturating_sub(sequence))
 }
 
-pub(super) fn sequence(text: &str) -> Result<u64, UnreadableRow> {
+pub(super) fn sequence(text: &str) -> Result<u64, AuditBodyError> {
     let number = text.parse().ok().map(|number: u64| u64::MAX.saturating_sub(number));
     let sequence = number.filter(|sequence| *sequence > 0 && id(*sequence) == text);
-    sequence.ok_or_else(|| UnreadableRow::Id(text.to_owned()))
+    sequence.ok_or_else(|| AuditBodyError::Id(text.to_owned()))
 }
 
 pub(super) fn encode(row: &AuditRow) -> String {
@@ -65,18 +65,18 @@ pub(super) fn encode(row: &AuditRow) -> String {
 }
 
 /// Decodes a row without verifying its hashes.
-pub(super) fn decode(sequence: u64, text: &str) -> Result<AuditRow, UnreadableRow> {
-    let body: Body = serde_json::from_str(text).map_err(UnreadableRow::Json)?;
+pub(super) fn decode(sequence: u64, text: &str) -> Result<AuditRow, AuditBodyError> {
+    let body: Body = serde_json::from_str(text).map_err(AuditBodyError::Json)?;
     let Body { v, at, actor, key_id, act, target, origin, nonce, previous_hash, hash } = body;
     if v != VERSION {
-        return Err(UnreadableRow::Newer(v));
+        return Err(AuditBodyError::Newer(v));
     }
     let stored_at = at;
     let at = Timestamp::from_unix_ms(stored_at);
     if at.unix_ms() != stored_at {
-        return Err(UnreadableRow::Member("time"));
+        return Err(AuditBodyError::Member("time"));
     }
-    let parsed = |text: &str, member| PageHash::parse(text).ok_or(UnreadableRow::Member(member));
+    let parsed = |text: &str, member| PageHash::parse(text).ok_or(AuditBodyError::Member(member));
     let (previous_hash, hash) = (parsed(&previous_hash, "previous_hash")?, parsed(&hash, "hash")?);
     let nonce = Nonce::from_uuid(nonce);
     let done = DoneAct { at, actor, key_id, act, target, origin, nonce };
@@ -87,13 +87,13 @@ pub(super) fn encode_head((sequence, hash): (u64, PageHash)) -> String {
     format!("1 {sequence} {hash}")
 }
 
-pub(super) fn decode_head(text: &str) -> Result<(u64, PageHash), UnreadableRow> {
+pub(super) fn decode_head(text: &str) -> Result<(u64, PageHash), AuditBodyError> {
     let parts: Option<[&str; 3]> = text.split(' ').collect::<Vec<_>>().try_into().ok();
     let head = parts.filter(|[version, ..]| *version == "1").and_then(|[_, sequence, hash]| {
         let sequence = sequence.parse().ok().filter(|sequence| *sequence > 0)?;
         Some((sequence, PageHash::parse(hash)?))
     });
-    head.ok_or(UnreadableRow::Member("sequence and hash of the last row"))
+    head.ok_or(AuditBodyError::Member("sequence and hash of the last row"))
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ mod trail;
 
 use std::fmt;
 
-pub use self::body::UnreadableRow;
+pub use self::body::AuditBodyError;
 pub(crate) use self::trail::HEAD;
 pub use self::trail::{AuditHead, AuditTrail, StoredAuditRow};
 use crate::domain::audit_row::DoneAct;

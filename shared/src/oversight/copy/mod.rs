@@ -39,7 +39,7 @@ use futures::future::BoxFuture;
 use parking_lot::Mutex;
 
 use self::pace::Pace;
-use self::progress::{ForeignProgress, Saved};
+use self::progress::{ProgressError, Saved};
 use crate::backoff::AUDIT_READ;
 use crate::domain::anchor::signed::AnchorPublicKey;
 use crate::domain::time::Timestamp;
@@ -121,7 +121,7 @@ pub enum CopyFault {
     Store(#[from] StoreFault),
     /// The target has a copy of another source.
     #[error(transparent)]
-    Foreign(#[from] ForeignProgress),
+    Foreign(#[from] ProgressError),
     /// The copy cannot be audited.
     #[error("the copy cannot be audited")]
     Audit(#[from] VerifyFault),

@@ -40,7 +40,7 @@ impl CopyState {
 /// The target has a copy of another source.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("it is a copy of {found}, not of {expected}")]
-pub struct ForeignProgress {
+pub struct ProgressError {
     /// The source of the existing copy.
     pub found: String,
     /// The source of the intended copy.
@@ -89,7 +89,7 @@ impl Copier<'_> {
             && saved.source != self.options.source
         {
             let (found, expected) = (saved.source.clone(), self.options.source.clone());
-            return Err(ForeignProgress { found, expected }.into());
+            return Err(ProgressError { found, expected }.into());
         }
         if let Some(saved) = stored.as_ref().filter(|saved| !saved.finished) {
             return Ok(saved.clone());

@@ -10,7 +10,7 @@ mod stabilization;
 use std::time::Duration;
 
 pub use self::demand::{Demand, DemandWatch, READING_AGE_MAX, SharedFault};
-pub use self::schedule::{InvalidSchedule, Schedule, TimeZone};
+pub use self::schedule::{Schedule, ScheduleError, TimeZone};
 pub use self::stabilization::StabilizationWindow;
 use crate::domain::journal::PAGE_ENTRIES_MAX;
 use crate::domain::time::Timestamp;

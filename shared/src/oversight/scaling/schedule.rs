@@ -24,7 +24,7 @@ pub struct TimeZone(String);
 /// Error for a part of a schedule that cannot be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{part:?} {why}")]
-pub struct InvalidSchedule {
+pub struct ScheduleError {
     part: String,
     why: String,
 }
@@ -48,8 +48,8 @@ impl Schedule {
     /// cron (minute, hour, day of month, month, day of week), evaluated in the time zone.
     ///
     /// # Errors
-    /// [`InvalidSchedule`] for the first invalid entry.
-    pub fn parse(text: &str, zone: &TimeZone) -> Result<Self, InvalidSchedule> {
+    /// [`ScheduleError`] for the first invalid entry.
+    pub fn parse(text: &str, zone: &TimeZone) -> Result<Self, ScheduleError> {
         let parts = text.split(';').map(str::trim).filter(|part| !part.is_empty());
         parts.map(|part| Floor::parse(part, zone)).collect::<Result<_, _>>().map(Self)
     }
@@ -67,8 +67,8 @@ impl Schedule {
 }
 
 impl Floor {
-    fn parse(part: &str, zone: &TimeZone) -> Result<Self, InvalidSchedule> {
-        let refuse = |why: &str| InvalidSchedule { part: part.to_owned(), why: why.to_owned() };
+    fn parse(part: &str, zone: &TimeZone) -> Result<Self, ScheduleError> {
+        let refuse = |why: &str| ScheduleError { part: part.to_owned(), why: why.to_owned() };
         let (expression, workers) =
             part.split_once('=').ok_or_else(|| refuse("is not of the form: cron expression = number"))?;
         let workers = whole_number(workers.trim()).filter(|workers| *workers > 0);

@@ -56,7 +56,7 @@ use crate::ports::Store;
 use crate::ports::archive::{RowContent, StoredPage, UserRange};
 use crate::ports::fault::{StoreFault, chain as causes};
 use crate::ports::world::{World, WorldExt as _};
-use crate::posting::order_numbers::{REGISTER, Register, UnsoundRegister};
+use crate::posting::order_numbers::{REGISTER, Register, RegisterError};
 use batches::Window;
 use leaves::AnchoredLeaves;
 
@@ -293,7 +293,7 @@ impl<'a> Verifier<'a> {
                 (Register::decode(&found.value).map_err(|unsound| unsound_register(&unsound)), true)
             }
             Ok(None) if self.reader.read(|| self.store.archive.has_pages()).await? => {
-                (Err(unsound_register(&UnsoundRegister::Missing)), false)
+                (Err(unsound_register(&RegisterError::Missing)), false)
             }
             Ok(None) => (Ok(Register::fresh()), false),
             Err(fault @ StoreFault::Corrupt { .. }) => {
@@ -359,14 +359,14 @@ impl<'a> Verifier<'a> {
     }
 }
 
-fn unsound_register(unsound: &UnsoundRegister) -> Finding {
+fn unsound_register(unsound: &RegisterError) -> Finding {
     let kind = match unsound {
-        UnsoundRegister::Newer(_) => FindingKind::RegisterUnknown,
-        UnsoundRegister::Unreadable(_)
-        | UnsoundRegister::Impossible(_)
-        | UnsoundRegister::WentBack { .. }
-        | UnsoundRegister::Missing
-        | UnsoundRegister::UsedUp => FindingKind::RegisterUnsound,
+        RegisterError::Newer(_) => FindingKind::RegisterUnknown,
+        RegisterError::Unreadable(_)
+        | RegisterError::Impossible(_)
+        | RegisterError::WentBack { .. }
+        | RegisterError::Missing
+        | RegisterError::UsedUp => FindingKind::RegisterUnsound,
     };
     Finding::of(kind, None).finding(causes(unsound))
 }

@@ -37,7 +37,7 @@ use crate::ports::fault::StoreFault;
 use crate::ports::sync_store::{Swapped, SyncStore};
 use crate::ports::world::{World, WorldExt as _};
 use range::Range;
-pub use register::{FIRST_COUNTER, Holding, Register, Report, Span, UnsoundRegister};
+pub use register::{FIRST_COUNTER, Holding, Register, RegisterError, Report, Span};
 use usage::UsageCounters;
 
 /// The name of the register in the [`SyncStore`].
@@ -66,7 +66,7 @@ pub enum OrderNumberFault {
     Contended,
     /// The register must not be used. An operator has to investigate.
     #[error("the register of order numbers must not be used")]
-    Unsound(#[source] Arc<UnsoundRegister>),
+    Unsound(#[source] Arc<RegisterError>),
     /// The task that fetched a range panicked. The next request starts another fetch.
     #[error("the fetch of a range of order numbers was aborted")]
     Abandoned,
@@ -407,12 +407,12 @@ impl OrderNumbers {
         let (revision, register) = match stored {
             Some(stored) => (Some(stored.revision), Register::decode(&stored.value).map_err(unsound)?),
             None if self.archive.has_pages().await.map_err(unavailable)? => {
-                return Err(unsound(UnsoundRegister::Missing));
+                return Err(unsound(RegisterError::Missing));
             }
             None => (None, Register::fresh()),
         };
         if register.next < confirmed {
-            return Err(unsound(UnsoundRegister::WentBack { next: register.next, confirmed }));
+            return Err(unsound(RegisterError::WentBack { next: register.next, confirmed }));
         }
         Ok((revision, register))
     }

@@ -73,7 +73,7 @@ pub struct Report {
 
 /// The reason why the stored value must not be used: issuing from it could repeat a number.
 #[derive(Debug, thiserror::Error)]
-pub enum UnsoundRegister {
+pub enum RegisterError {
     /// The value cannot be decoded.
     #[error("the register of order numbers cannot be decoded")]
     Unreadable(#[source] serde_json::Error),
@@ -135,13 +135,13 @@ impl Register {
     /// Decodes the stored value and checks it.
     ///
     /// # Errors
-    /// [`UnsoundRegister`] when it must not be used.
-    pub fn decode(text: &str) -> Result<Self, UnsoundRegister> {
-        let row: RegisterRow = serde_json::from_str(text).map_err(UnsoundRegister::Unreadable)?;
+    /// [`RegisterError`] when it must not be used.
+    pub fn decode(text: &str) -> Result<Self, RegisterError> {
+        let row: RegisterRow = serde_json::from_str(text).map_err(RegisterError::Unreadable)?;
         if row.v > VERSION {
-            return Err(UnsoundRegister::Newer(row.v));
+            return Err(RegisterError::Newer(row.v));
         }
-        let number = |text: &str, name| text.parse::<u64>().map_err(|_| UnsoundRegister::Impossible(name));
+        let number = |text: &str, name| text.parse::<u64>().map_err(|_| RegisterError::Impossible(name));
         let holding = |row: HoldingRow| {
             let span = Span { from: number(&row.from, "from")?, until: number(&row.until, "until")? };
             Ok(Holding { holder: row.holder, span, at: Timestamp::from_unix_ms(row.at) })
@@ -158,16 +158,15 @@ impl Register {
         Ok(register)
     }
 
-    fn check(&self) -> Result<(), UnsoundRegister> {
+    fn check(&self) -> Result<(), RegisterError> {
         // The counters from the first one to `next` are those reserved and not returned.
-        let taken =
-            self.reserved.checked_sub(self.returned).ok_or(UnsoundRegister::Impossible("returned"))?;
+        let taken = self.reserved.checked_sub(self.returned).ok_or(RegisterError::Impossible("returned"))?;
         if FIRST_COUNTER.checked_add(taken) != Some(self.next) {
-            return Err(UnsoundRegister::Impossible("next"));
+            return Err(RegisterError::Impossible("next"));
         }
         let is_valid =
             |holding: &Holding| holding.span.from < holding.span.until && holding.span.until <= self.next;
-        if self.holdings.iter().all(is_valid) { Ok(()) } else { Err(UnsoundRegister::Impossible("holdings")) }
+        if self.holdings.iter().all(is_valid) { Ok(()) } else { Err(RegisterError::Impossible("holdings")) }
     }
 
     /// Encodes the value to store.
@@ -196,7 +195,7 @@ impl Register {
     /// Returns the register with a new reservation of `size` counters. Ranges of the holder that are not `live` are removed.
     ///
     /// # Errors
-    /// [`UnsoundRegister::UsedUp`] when the numbers are exhausted.
+    /// [`RegisterError::UsedUp`] when the numbers are exhausted.
     pub fn reserve(
         &self,
         holder: &str,
@@ -204,9 +203,9 @@ impl Register {
         live: &[Span],
         report: Report,
         now: Timestamp,
-    ) -> Result<(Self, Span), UnsoundRegister> {
+    ) -> Result<(Self, Span), RegisterError> {
         let until = self.next.checked_add(size).filter(|until| *until <= OrderNumber::COUNTER_MAX);
-        let span = Span { from: self.next, until: until.ok_or(UnsoundRegister::UsedUp)? };
+        let span = Span { from: self.next, until: until.ok_or(RegisterError::UsedUp)? };
         let mut after = self.reported(report);
         after.next = span.until;
         after.reserved = after.reserved.saturating_add(size);
@@ -239,10 +238,10 @@ impl Register {
     /// counter is `gap` after the larger of `next` and `floor`. The skipped counters are lost, and all ranges are removed.
     ///
     /// # Errors
-    /// [`UnsoundRegister::UsedUp`] if it exceeds the largest number.
-    pub fn moved_ahead(&self, floor: u64, gap: u64) -> Result<Self, UnsoundRegister> {
+    /// [`RegisterError::UsedUp`] if it exceeds the largest number.
+    pub fn moved_ahead(&self, floor: u64, gap: u64) -> Result<Self, RegisterError> {
         let next = self.next.max(floor).checked_add(gap).filter(|next| *next <= OrderNumber::COUNTER_MAX);
-        let next = next.ok_or(UnsoundRegister::UsedUp)?;
+        let next = next.ok_or(RegisterError::UsedUp)?;
         let skipped = next.saturating_sub(self.next);
         let reserved = self.reserved.saturating_add(skipped);
         let lost = self.lost.saturating_add(skipped);
@@ -307,8 +306,8 @@ mod tests {
         check(0, 1000, one.next + 1000);
         check(one.next - 1, 1000, one.next + 1000);
         check(one.next + 500, 1000, one.next + 1500);
-        assert!(matches!(one.moved_ahead(0, u64::MAX), Err(UnsoundRegister::UsedUp)));
-        assert!(matches!(one.moved_ahead(OrderNumber::COUNTER_MAX, 1), Err(UnsoundRegister::UsedUp)));
+        assert!(matches!(one.moved_ahead(0, u64::MAX), Err(RegisterError::UsedUp)));
+        assert!(matches!(one.moved_ahead(OrderNumber::COUNTER_MAX, 1), Err(RegisterError::UsedUp)));
     }
 
     #[test]
@@ -329,7 +328,7 @@ mod tests {
         let mut last = Register::fresh();
         last.next = OrderNumber::COUNTER_MAX;
         let full = last.reserve("a", 1, &[], Report::default(), Timestamp::from_unix_ms(NOW));
-        assert!(matches!(full, Err(UnsoundRegister::UsedUp)));
+        assert!(matches!(full, Err(RegisterError::UsedUp)));
     }
 
     #[test]

@@ -274,12 +274,12 @@ async fn a_damaged_or_restored_register_is_refused() {
     let Swapped::Done(revision) = put_back else { panic!("there is no other writer") };
     let fault = numbers.take(100).await.unwrap_err();
     assert!(
-        matches!(&fault, OrderNumberFault::Unsound(why) if matches!(**why, UnsoundRegister::WentBack { .. }))
+        matches!(&fault, OrderNumberFault::Unsound(why) if matches!(**why, RegisterError::WentBack { .. }))
     );
     let _ = store.swap(REGISTER, Some(&revision), "{}").await.unwrap();
     let fault = OrderNumbers::new(store, empty_ledger(), world()).next().await.unwrap_err();
     assert!(
-        matches!(&fault, OrderNumberFault::Unsound(why) if matches!(**why, UnsoundRegister::Unreadable(_)))
+        matches!(&fault, OrderNumberFault::Unsound(why) if matches!(**why, RegisterError::Unreadable(_)))
     );
 }
 

@@ -19,12 +19,12 @@ pub enum Admission {
     /// The order was accepted before and is final.
     Final,
     /// The order is refused. Nothing was changed, and its id can be used again.
-    Refused(OrderRefusal),
+    Refused(OrderError),
 }
 
 /// The reason why an order is refused, as a sentence for operators.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum OrderRefusal {
+pub enum OrderError {
     /// The account does not exist. If it is opened later, the order can be replayed.
     #[error("the account {0} does not exist")]
     AccountUnknown(AccountKey),
@@ -59,11 +59,11 @@ impl Acceptor {
     ) -> Result<Admission, AcceptFault> {
         let account = order.account;
         let Some(currency) = self.currency(account).await? else {
-            return Ok(Admission::Refused(OrderRefusal::AccountUnknown(account)));
+            return Ok(Admission::Refused(OrderError::AccountUnknown(account)));
         };
         let instruction = match order.instruction(currency) {
             Ok(instruction) => instruction,
-            Err(error) => return Ok(Admission::Refused(OrderRefusal::Amount { error, currency })),
+            Err(error) => return Ok(Admission::Refused(OrderError::Amount { error, currency })),
         };
         let key = TransactionKey { account, partner: partner.clone(), message: order.message };
         let new = Submission {
@@ -80,7 +80,7 @@ impl Acceptor {
                 StoredTransaction::inserted(new, revision, None)
             }
             AcceptOutcome::Existing(stored) if !new.instruction.matches(&stored.fingerprint) => {
-                return Ok(Admission::Refused(OrderRefusal::KeyReused(Box::new(key))));
+                return Ok(Admission::Refused(OrderError::KeyReused(Box::new(key))));
             }
             AcceptOutcome::Existing(stored) => *stored,
         };

@@ -36,7 +36,7 @@ use lru::LruCache;
 use parking_lot::Mutex;
 
 pub use self::answers::{AcceptFault, Acceptance, Accepted};
-pub use self::direct::{Admission, OrderRefusal};
+pub use self::direct::{Admission, OrderError};
 use self::inserts::{Inserts, inserts};
 use self::pending_inserts::{PendingInsert, PendingInserts};
 use self::sends::{ConfirmedSends, Sender, send_groups};

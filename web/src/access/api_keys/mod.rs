@@ -8,7 +8,7 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use postonce_process::readiness::{Part, Readiness};
 use postonce_shared::access::partner_records::PartnerRecords;
 use postonce_shared::backoff::STORE_NEEDED;
-use postonce_shared::domain::ids::{InvalidPartner, PartnerId};
+use postonce_shared::domain::ids::{PartnerId, PartnerIdError};
 use postonce_shared::domain::partner::{ActiveKey, Partner, Reach};
 use postonce_shared::ports::Store;
 use postonce_shared::ports::api_keys::ApiKeyRecord;
@@ -87,13 +87,13 @@ impl NewKey {
     /// Validates a configured key.
     ///
     /// # Errors
-    /// [`InvalidApiKey`] when the key is too short or too long, or has characters that a header cannot contain.
-    pub fn configured(key: &SecretString) -> Result<Self, InvalidApiKey> {
+    /// [`ApiKeyError`] when the key is too short or too long, or has characters that a header cannot contain.
+    pub fn configured(key: &SecretString) -> Result<Self, ApiKeyError> {
         let text = key.expose_secret();
         let length = text.chars().count();
         let sound = (CONFIGURED_KEY_CHARS_MIN..=KEY_CHARS_MAX).contains(&length)
             && text.chars().all(|c| c.is_ascii_graphic());
-        if sound { Ok(Self(key.clone())) } else { Err(InvalidApiKey) }
+        if sound { Ok(Self(key.clone())) } else { Err(ApiKeyError) }
     }
 
     /// Returns the key in clear text, to show it to its owner.
@@ -127,7 +127,7 @@ impl NewKey {
 #[error(
     "is not a valid key: {CONFIGURED_KEY_CHARS_MIN} to {KEY_CHARS_MAX} visible ASCII characters without white space"
 )]
-pub struct InvalidApiKey;
+pub struct ApiKeyError;
 
 /// First key of a new store. Retry on the same value: after a write with unknown outcome, a new value could leave a
 /// stored key that was never shown.
@@ -158,8 +158,8 @@ impl FirstKey {
     /// Validates the configured key, or generates a random one that is written to `place`.
     ///
     /// # Errors
-    /// [`InvalidApiKey`] when the configured key is not acceptable.
-    pub fn try_new(configured: Option<&SecretString>, place: FirstKeyPlace) -> Result<Self, InvalidApiKey> {
+    /// [`ApiKeyError`] when the configured key is not acceptable.
+    pub fn try_new(configured: Option<&SecretString>, place: FirstKeyPlace) -> Result<Self, ApiKeyError> {
         let key = configured.map_or_else(|| Ok(NewKey::random()), NewKey::configured)?;
         Ok(Self { key, is_configured: configured.is_some(), place })
     }
@@ -244,7 +244,7 @@ impl FirstKey {
 }
 
 fn bootstrap_partner() -> PartnerId {
-    let partner: Result<PartnerId, InvalidPartner> = PartnerId::parse(BOOTSTRAP_PARTNER);
+    let partner: Result<PartnerId, PartnerIdError> = PartnerId::parse(BOOTSTRAP_PARTNER);
     partner.expect("the constant is a valid partner id")
 }
 

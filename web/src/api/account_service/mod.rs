@@ -23,7 +23,7 @@ use postonce_shared::protocol::enquire;
 use postonce_shared::protocol::recover::Repair;
 use postonce_shared::protocol::rejections::rejections;
 
-use crate::access::credit::{self, CreditRefusal};
+use crate::access::credit::{self, CreditError};
 use crate::access::keyring::Grant;
 use crate::access::view::View;
 use crate::api::statement_query::{Order, StatementQuery};
@@ -45,7 +45,7 @@ pub enum OpenOutcome {
     /// The account exists with different terms.
     Different(Account),
     /// The account does not exist, and the key may not grant it this overdraft limit.
-    CreditRefused(CreditRefusal),
+    CreditRefused(CreditError),
 }
 
 /// Result of changing an account.
@@ -59,7 +59,7 @@ pub enum ChangeOutcome {
     /// The account does not have the expected version.
     AnotherVersion(Account),
     /// The key may not grant the account this overdraft limit.
-    CreditRefused(CreditRefusal),
+    CreditRefused(CreditError),
     /// The account cannot be closed, because its balance is not zero.
     BalanceNotZero(Account),
     /// The overdraft limit is not a valid amount in the currency of the account.

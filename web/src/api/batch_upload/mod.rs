@@ -32,7 +32,7 @@ pub use self::source::{Encoding, Source};
 use crate::access::authentication::Caller;
 use crate::api::translate::xml_limits;
 use crate::error::{ApiError, Code};
-use crate::formats::items::Broken;
+use crate::formats::items::ItemsError;
 
 /// Capacity of the channel between the connection and the parser, in pieces of the body.
 const PIECES: usize = 8;
@@ -93,7 +93,7 @@ async fn receive_all(
         let Source { format, encoding, charset } = source;
         let pace = Rc::new(pace);
         let input = ChannelReader::new(input, Rc::clone(&pace));
-        let input = encoding.expand(input, &pace).map_err(|error| broken(Broken::Input(error)))?;
+        let input = encoding.expand(input, &pace).map_err(|error| broken(ItemsError::Input(error)))?;
         let mut items = format.read(input, charset, &xml_limits).map_err(broken)?;
         check(&mut *items, rules, is_new, (&finished, &pace))
     });
@@ -123,13 +123,13 @@ async fn receive_all(
 }
 
 /// Converts the reason why a document cannot be read to an error response.
-fn broken(broken: Broken) -> ApiError {
+fn broken(broken: ItemsError) -> ApiError {
     match &broken {
-        Broken::Input(error) if body::is_too_large(error) => {
+        ItemsError::Input(error) if body::is_too_large(error) => {
             let max = body::EXPANDED_BYTES_MAX >> 30;
             ApiError::new(Code::BodyTooLarge, format!("A batch has at most {max} GiB after decompression."))
         }
-        Broken::Input(_) | Broken::TooLong | Broken::Empty | Broken::Form(_) => {
+        ItemsError::Input(_) | ItemsError::TooLong | ItemsError::Empty | ItemsError::Form(_) => {
             ApiError::new(Code::BodyInvalid, broken.to_string())
         }
     }

@@ -133,7 +133,7 @@ pub(super) struct Pace {
 
 /// Reason why the reading of a document stopped.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Stopped {
+pub(super) enum ReadingError {
     /// The thread waited too long for a turn.
     #[error("too many documents are being read")]
     NoTurn,
@@ -146,8 +146,8 @@ impl Pace {
     /// Waits for a turn, unless the thread has one. Blocks the thread.
     ///
     /// # Errors
-    /// [`Stopped`] when the request has ended, or after waiting for a minute.
-    pub(super) fn resume(&self) -> Result<(), Stopped> {
+    /// [`ReadingError`] when the request has ended, or after waiting for a minute.
+    pub(super) fn resume(&self) -> Result<(), ReadingError> {
         if self.turn.borrow().is_some() {
             return Ok(());
         }
@@ -157,9 +157,9 @@ impl Pace {
             Either::Left((Ok(turn), _)) => turn,
             Either::Left((Err(_), _)) => {
                 self.progress.has_no_turn.store(true, Ordering::Release);
-                return Err(Stopped::NoTurn);
+                return Err(ReadingError::NoTurn);
             }
-            Either::Right(_) => return Err(Stopped::RequestEnded),
+            Either::Right(_) => return Err(ReadingError::RequestEnded),
         };
         self.in_slice.set(0);
         self.turn.replace(Some(turn));
@@ -175,7 +175,7 @@ impl Pace {
     ///
     /// # Errors
     /// Same as [`Self::resume`].
-    pub(super) fn received(&self, bytes: usize) -> Result<(), Stopped> {
+    pub(super) fn received(&self, bytes: usize) -> Result<(), ReadingError> {
         self.count(&self.progress.received_bytes, bytes)
     }
 
@@ -183,15 +183,15 @@ impl Pace {
     ///
     /// # Errors
     /// Same as [`Self::resume`].
-    pub(super) fn expanded(&self, bytes: usize) -> Result<(), Stopped> {
+    pub(super) fn expanded(&self, bytes: usize) -> Result<(), ReadingError> {
         self.count(&self.progress.expanded_bytes, bytes)
     }
 
     /// Counts bytes. After each slice, other documents have their turn.
-    fn count(&self, counter: &AtomicU64, bytes: usize) -> Result<(), Stopped> {
+    fn count(&self, counter: &AtomicU64, bytes: usize) -> Result<(), ReadingError> {
         counter.fetch_add(u64::try_from(bytes).unwrap_or(u64::MAX), Ordering::Relaxed);
         if self.request_end.borrow_mut().try_recv() != Err(TryRecvError::Empty) {
-            return Err(Stopped::RequestEnded);
+            return Err(ReadingError::RequestEnded);
         }
         let in_slice = self.in_slice.get().saturating_add(bytes);
         self.in_slice.set(in_slice);
@@ -241,7 +241,7 @@ pub(super) mod tests {
         let pace = pace.await.unwrap();
         drop(reading);
         assert_eq!(places.take(&partner, 1).unwrap_err(), NoSlot::OfHolder(1));
-        assert!(matches!(pace.received(1), Err(Stopped::RequestEnded)));
+        assert!(matches!(pace.received(1), Err(ReadingError::RequestEnded)));
         drop(pace);
         drop(places.take(&partner, 1).unwrap());
         assert_eq!(rates.debt_of(&partner, None), Some(9), "what was read, without a burst");
@@ -255,7 +255,7 @@ pub(super) mod tests {
         let pace = reading.start().unwrap();
         let waiting = tokio::task::spawn_blocking(move || pace.resume());
         drop(reading);
-        assert!(matches!(waiting.await.unwrap(), Err(Stopped::RequestEnded)));
+        assert!(matches!(waiting.await.unwrap(), Err(ReadingError::RequestEnded)));
         drop(other);
     }
 }

@@ -4,7 +4,7 @@ use actix_web::http::header;
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use postonce_schemas::json::{Gate, GateChange, GateChanged};
-use postonce_shared::cluster::gate::UnexpectedEpoch;
+use postonce_shared::cluster::gate::EpochError;
 use postonce_shared::cluster::gate::change::GateAct;
 use postonce_shared::oversight::audit::AuditTarget;
 
@@ -75,7 +75,7 @@ pub async fn change(
         rights.is_unchanged() && expected.as_ref().is_none_or(|expected| expected.list(&etag(epoch)))
     };
     let set = service.set(state, GateAct { by: by.to_string(), reason }, is_expected).await?;
-    let changed = views::changed_gate(set.map_err(|UnexpectedEpoch { epoch }| {
+    let changed = views::changed_gate(set.map_err(|EpochError { epoch }| {
         if !caller.standing().is_unchanged() {
             return ApiError::rights_changed(true);
         }

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use postonce_shared::domain::ids::{AccountId, AccountKey, InvalidId, MessageId, UserId, parse_hyphenated};
+use postonce_shared::domain::ids::{AccountId, AccountKey, IdError, MessageId, UserId, parse_hyphenated};
 use postonce_shared::domain::instruction::{Instruction, TransactionKind};
 use postonce_shared::messaging::xml::Element;
 
@@ -91,7 +91,7 @@ impl Message {
     }
 
     /// Removes and parses a member that must be a UUID.
-    fn id<T: FromStr<Err = InvalidId>>(&mut self, member: &str) -> Option<T> {
+    fn id<T: FromStr<Err = IdError>>(&mut self, member: &str) -> Option<T> {
         let text = self.text(member);
         let id = text.as_deref().and_then(|text| parse_hyphenated(text).ok());
         if id.is_none() {

@@ -8,7 +8,7 @@ use postonce_schemas::json::rules::UnknownMembers;
 use postonce_schemas::json::{self as wire, CurrencyCode, DecimalText};
 use postonce_shared::cluster::gate::GateState;
 use postonce_shared::domain::account::{AccountStatus, Holder};
-use postonce_shared::domain::ids::{AccountKey, InvalidId, parse_hyphenated};
+use postonce_shared::domain::ids::{AccountKey, IdError, parse_hyphenated};
 use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind};
 use postonce_shared::domain::money::{Amount, AmountError, Currency, OverdraftLimit};
 use postonce_shared::domain::time::Timestamp;
@@ -164,7 +164,7 @@ pub(super) fn later_time(members: &mut Members, name: &str, text: &str, now: Tim
     at
 }
 
-fn parse_id<T: FromStr<Err = InvalidId>>(members: &mut Members, name: &str, text: &str) -> Option<T> {
+fn parse_id<T: FromStr<Err = IdError>>(members: &mut Members, name: &str, text: &str) -> Option<T> {
     parse_hyphenated(text).map_err(|invalid| members.refuse(name, invalid.to_string())).ok()
 }
 

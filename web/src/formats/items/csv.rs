@@ -12,7 +12,7 @@ use postonce_shared::text::digits;
 use serde_json::{Map, Value};
 
 use super::csv_grammar::Checked;
-use super::{Bounded, Broken, CONTROL, ITEM_BYTES_MAX, Items, Parsed, PlainItem, of_input};
+use super::{Bounded, CONTROL, ITEM_BYTES_MAX, Items, ItemsError, Parsed, PlainItem, of_input};
 use crate::error::{ApiError, Code};
 use crate::formats::members::Members;
 
@@ -40,8 +40,8 @@ impl<R: Read> Csv<R> {
     /// Reads the header line.
     ///
     /// # Errors
-    /// [`Broken`] if a column is not known, occurs twice, or cannot be read, and if the document leaves the grammar of CSV.
-    pub fn new(input: R) -> Result<Self, Broken> {
+    /// [`ItemsError`] if a column is not known, occurs twice, or cannot be read, and if the document leaves the grammar of CSV.
+    pub fn new(input: R) -> Result<Self, ItemsError> {
         let (bounded, allowance) = Bounded::new(Checked::new(input));
         let mut reader =
             ReaderBuilder::new().buffer_capacity(BUFFER_BYTES).has_headers(true).from_reader(bounded);
@@ -52,18 +52,18 @@ impl<R: Read> Csv<R> {
             let is_known = COLUMNS.contains(&column.as_str()) || column.starts_with(METADATA);
             if !is_known && !is_control(column) {
                 if let Some(separator) = other_separator(column) {
-                    return Err(Broken::Form(format!(
+                    return Err(ItemsError::Form(format!(
                         "The columns of line 1 are separated by {separator}, expected ,: write CSV with commas."
                     )));
                 }
                 let allowed = COLUMNS.join(", ");
-                return Err(Broken::Form(format!(
+                return Err(ItemsError::Form(format!(
                     "The column {column:?} is not known; allowed are {allowed}, {METADATA}NAME, {COUNT} and \
                      {SUMS}CURRENCY."
                 )));
             }
             if !known.insert(column) {
-                return Err(Broken::Form(format!("The column {column:?} occurs twice.")));
+                return Err(ItemsError::Form(format!("The column {column:?} occurs twice.")));
             }
         }
         Ok(Self { reader, allowance, columns, record: ByteRecord::new() })
@@ -71,7 +71,7 @@ impl<R: Read> Csv<R> {
 }
 
 impl<R: Read> Items for Csv<R> {
-    fn next(&mut self) -> Result<Option<Result<Parsed, ApiError>>, Broken> {
+    fn next(&mut self) -> Result<Option<Result<Parsed, ApiError>>, ItemsError> {
         // What the buffer contains already is not counted again.
         self.allowance.set(ITEM_BYTES_MAX);
         let error = match self.reader.read_byte_record(&mut self.record) {
@@ -83,7 +83,7 @@ impl<R: Read> Items for Csv<R> {
                 let (totals, of_item): (Vec<_>, Vec<_>) = filled.partition(|(column, _)| is_control(column));
                 if !totals.is_empty() && !of_item.is_empty() {
                     let detail = "A record with control totals must not have cells of an item.";
-                    return Err(Broken::Form(detail.to_owned()));
+                    return Err(ItemsError::Form(detail.to_owned()));
                 }
                 return Ok(Some(members(&self.columns, &self.record).map(Parsed::Members)));
             }
@@ -152,10 +152,10 @@ fn put_sum(members: &mut Members, currency: &str, sum: &str) {
     }
 }
 
-fn broken(error: csv::Error) -> Broken {
+fn broken(error: csv::Error) -> ItemsError {
     let text = error.to_string();
     if let ErrorKind::Io(source) = error.into_kind() {
         return of_input(source);
     }
-    Broken::Form(format!("The body is not valid CSV: {text}."))
+    ItemsError::Form(format!("The body is not valid CSV: {text}."))
 }

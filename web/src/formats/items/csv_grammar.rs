@@ -6,7 +6,7 @@
 
 use std::io::{self, Read};
 
-use super::Broken;
+use super::ItemsError;
 
 /// A reader that fails where the document violates the grammar.
 pub(super) struct Checked<R> {
@@ -41,7 +41,7 @@ enum State {
 
 /// The rule that a document violates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-enum Violation {
+enum CsvError {
     #[error(
         "a quote within a cell that does not begin with one; separate cells by commas, quote the whole cell, and double \
          each quote in it"
@@ -66,28 +66,28 @@ const fn separator(byte: u8) -> &'static str {
 }
 
 impl State {
-    const fn after(self, byte: u8) -> Result<Self, Violation> {
+    const fn after(self, byte: u8) -> Result<Self, CsvError> {
         match (self, byte) {
             (Self::Separated, b'"') => Ok(Self::Quoted),
             (Self::Quoted, b'"') => Ok(Self::Closed),
             (Self::Closed, b'"') => Ok(Self::Quoted),
             (Self::Quoted, _) => Ok(Self::Quoted),
             (Self::Return, b'\n') => Ok(Self::Separated),
-            (Self::Return, _) => Err(Violation::Return),
+            (Self::Return, _) => Err(CsvError::Return),
             (Self::Separated | Self::Plain | Self::Closed, b',' | b'\n') => Ok(Self::Separated),
             (Self::Separated | Self::Plain | Self::Closed, b'\r') => Ok(Self::Return),
-            (Self::Plain, b'"') => Err(Violation::QuoteInside),
+            (Self::Plain, b'"') => Err(CsvError::QuoteInside),
             (Self::Separated | Self::Plain, _) => Ok(Self::Plain),
-            (Self::Closed, b';' | b'\t' | b'|') => Err(Violation::Separator(byte)),
-            (Self::Closed, _) => Err(Violation::AfterQuote),
+            (Self::Closed, b';' | b'\t' | b'|') => Err(CsvError::Separator(byte)),
+            (Self::Closed, _) => Err(CsvError::AfterQuote),
         }
     }
 
-    const fn at_end(self) -> Result<(), Violation> {
+    const fn at_end(self) -> Result<(), CsvError> {
         match self {
             Self::Separated | Self::Plain | Self::Closed => Ok(()),
-            Self::Quoted => Err(Violation::Unclosed),
-            Self::Return => Err(Violation::Return),
+            Self::Quoted => Err(CsvError::Unclosed),
+            Self::Return => Err(CsvError::Return),
         }
     }
 }
@@ -98,7 +98,7 @@ impl<R> Checked<R> {
         Self { input, state: State::Separated, next: start, quote: start }
     }
 
-    fn check(&mut self, bytes: &[u8]) -> Result<(), Broken> {
+    fn check(&mut self, bytes: &[u8]) -> Result<(), ItemsError> {
         for byte in bytes {
             let before = self.state;
             self.state = before.after(*byte).map_err(|violation| self.broken(violation))?;
@@ -116,14 +116,14 @@ impl<R> Checked<R> {
         Ok(())
     }
 
-    fn broken(&self, violation: Violation) -> Broken {
+    fn broken(&self, violation: CsvError) -> ItemsError {
         let Place { line, column } = match violation {
-            Violation::Unclosed => self.quote,
+            CsvError::Unclosed => self.quote,
             // The violation is detected at the character after the carriage return.
-            Violation::Return => Place { column: self.next.column.saturating_sub(1), ..self.next },
-            Violation::QuoteInside | Violation::AfterQuote | Violation::Separator(_) => self.next,
+            CsvError::Return => Place { column: self.next.column.saturating_sub(1), ..self.next },
+            CsvError::QuoteInside | CsvError::AfterQuote | CsvError::Separator(_) => self.next,
         };
-        Broken::Form(format!("The body is not valid CSV. Line {line}, column {column}: {violation}."))
+        ItemsError::Form(format!("The body is not valid CSV. Line {line}, column {column}: {violation}."))
     }
 }
 

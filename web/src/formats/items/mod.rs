@@ -30,8 +30,8 @@ pub trait Items {
     /// Returns the next record, or the reason why it cannot be parsed; `None` at the end.
     ///
     /// # Errors
-    /// [`Broken`] if the rest of the document cannot be read.
-    fn next(&mut self) -> Result<Option<Result<Parsed, ApiError>>, Broken>;
+    /// [`ItemsError`] if the rest of the document cannot be read.
+    fn next(&mut self) -> Result<Option<Result<Parsed, ApiError>>, ItemsError>;
 
     /// Returns what was sent as the last record, if it could not be parsed.
     fn sent(&self) -> Vec<u8>;
@@ -57,7 +57,7 @@ pub fn is_control(members: &Members) -> bool {
 
 /// The reason why the rest of a document cannot be read.
 #[derive(Debug, thiserror::Error)]
-pub enum Broken {
+pub enum ItemsError {
     /// The connection or the decompression failed.
     #[error("The body cannot be read: {0}.")]
     Input(#[from] io::Error),
@@ -72,7 +72,7 @@ pub enum Broken {
     Form(String),
 }
 
-type Opened = Result<Box<dyn Items>, Broken>;
+type Opened = Result<Box<dyn Items>, ItemsError>;
 
 /// A format of batch documents.
 pub struct ItemFormat {
@@ -88,7 +88,7 @@ impl ItemFormat {
     /// Opens a document at its first byte, in the encoding that its headers name.
     ///
     /// # Errors
-    /// [`Broken`] if the beginning of the document is malformed or not in the encoding.
+    /// [`ItemsError`] if the beginning of the document is malformed or not in the encoding.
     pub fn read(&self, input: Box<dyn BufRead>, charset: Charset, limits: &XmlLimits) -> Opened {
         (self.open)(text::decoded(input, charset)?, limits)
     }
@@ -155,7 +155,7 @@ impl<R: Read> Read for Bounded<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let size = buffer.len().min(self.allowance.get());
         if size == 0 && !buffer.is_empty() {
-            return Err(io::Error::other(Broken::TooLong));
+            return Err(io::Error::other(ItemsError::TooLong));
         }
         let read = self.input.read(buffer.get_mut(..size).unwrap_or_default())?;
         self.used(read);
@@ -168,7 +168,7 @@ impl<R: BufRead> BufRead for Bounded<R> {
         let available = self.input.fill_buf()?;
         let size = available.len().min(self.allowance.get());
         if size == 0 && !available.is_empty() {
-            return Err(io::Error::other(Broken::TooLong));
+            return Err(io::Error::other(ItemsError::TooLong));
         }
         Ok(available.get(..size).unwrap_or_default())
     }
@@ -179,13 +179,13 @@ impl<R: BufRead> BufRead for Bounded<R> {
     }
 }
 
-/// Returns the error that a [`Bounded`] or checked input reported; any other error is [`Broken::Input`].
-fn of_input(error: io::Error) -> Broken {
-    error.downcast().unwrap_or_else(Broken::Input)
+/// Returns the error that a [`Bounded`] or checked input reported; any other error is [`ItemsError::Input`].
+fn of_input(error: io::Error) -> ItemsError {
+    error.downcast().unwrap_or_else(ItemsError::Input)
 }
 
 /// Reads a line of at most [`ITEM_BYTES_MAX`] bytes into `line`, without its line end. Returns false at the end of the input.
-fn read_line(input: &mut impl BufRead, line: &mut Vec<u8>) -> Result<bool, Broken> {
+fn read_line(input: &mut impl BufRead, line: &mut Vec<u8>) -> Result<bool, ItemsError> {
     line.clear();
     let limit = u64::try_from(ITEM_BYTES_MAX).unwrap_or(u64::MAX).saturating_add(1);
     if input.take(limit).read_until(b'\n', line).map_err(of_input)? == 0 {
@@ -194,7 +194,7 @@ fn read_line(input: &mut impl BufRead, line: &mut Vec<u8>) -> Result<bool, Broke
     let text = line.strip_suffix(b"\n").map(|line| line.strip_suffix(b"\r").unwrap_or(line).len());
     match text {
         Some(length) => line.truncate(length),
-        None if line.len() > ITEM_BYTES_MAX => return Err(Broken::TooLong),
+        None if line.len() > ITEM_BYTES_MAX => return Err(ItemsError::TooLong),
         None => {}
     }
     Ok(true)

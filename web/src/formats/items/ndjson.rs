@@ -2,7 +2,7 @@
 
 use std::io::BufRead;
 
-use super::{Broken, ITEM_BYTES_MAX, Items, Parsed, PlainItem, read_line};
+use super::{ITEM_BYTES_MAX, Items, ItemsError, Parsed, PlainItem, read_line};
 use crate::error::ApiError;
 use crate::formats::json;
 
@@ -21,14 +21,14 @@ impl<R: BufRead> NdJson<R> {
 }
 
 impl<R: BufRead> Items for NdJson<R> {
-    fn next(&mut self) -> Result<Option<Result<Parsed, ApiError>>, Broken> {
+    fn next(&mut self) -> Result<Option<Result<Parsed, ApiError>>, ItemsError> {
         let mut empty_bytes = 0_usize;
         while read_line(&mut self.input, &mut self.line)? {
             let text = self.line.trim_ascii();
             if text.is_empty() {
                 empty_bytes = empty_bytes.saturating_add(self.line.len()).saturating_add(1);
                 if empty_bytes > ITEM_BYTES_MAX {
-                    return Err(Broken::Empty);
+                    return Err(ItemsError::Empty);
                 }
                 continue;
             }

@@ -4,17 +4,17 @@ use std::io::{self, BufRead, Cursor, Read as _};
 
 use postonce_shared::text::{Charset, START_BYTES, without_mark};
 
-use super::{Broken, of_input};
+use super::{ItemsError, of_input};
 
 /// Checks the start of a document and returns a reader of its text.
 ///
 /// # Errors
-/// [`Broken`] if the start has another encoding. The returned reader fails at later bytes outside of the encoding.
-pub(super) fn decoded(mut input: Box<dyn BufRead>, charset: Charset) -> Result<Box<dyn BufRead>, Broken> {
+/// [`ItemsError`] if the start has another encoding. The returned reader fails at later bytes outside of the encoding.
+pub(super) fn decoded(mut input: Box<dyn BufRead>, charset: Charset) -> Result<Box<dyn BufRead>, ItemsError> {
     let mut start = Vec::new();
     input.by_ref().take(START_BYTES).read_to_end(&mut start).map_err(of_input)?;
     let text = charset.check(0, &start).and_then(|()| without_mark(&start));
-    let text = text.map_err(|not_text| Broken::Form(format!("The body {not_text}.")))?;
+    let text = text.map_err(|not_text| ItemsError::Form(format!("The body {not_text}.")))?;
     let whole = Cursor::new(text.to_vec()).chain(input);
     Ok(match charset {
         Charset::Utf8 => Box::new(whole),
@@ -50,7 +50,7 @@ impl<R: BufRead> BufRead for Checked<R> {
         let start = self.position.saturating_add(u64::try_from(self.ahead).unwrap_or(u64::MAX));
         self.ahead = self.ahead.max(available.len());
         let checked = self.charset.check(start, unchecked);
-        checked.map_err(|not_text| io::Error::other(Broken::Form(format!("The body {not_text}."))))?;
+        checked.map_err(|not_text| io::Error::other(ItemsError::Form(format!("The body {not_text}."))))?;
         Ok(available)
     }
 

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use postonce_shared::messaging::xml::{Children, Element, Interrupted, XmlLimits, write};
 
-use super::{Bounded, Broken, ITEM_BYTES_MAX, Items, Parsed, PlainItem, of_input};
+use super::{Bounded, ITEM_BYTES_MAX, Items, ItemsError, Parsed, PlainItem, of_input};
 use crate::error::ApiError;
 use crate::formats::table::{Table, read_root};
 use crate::formats::xml::{BATCH, BATCH_CONTROL, BATCH_ITEM};
@@ -26,14 +26,14 @@ impl<R: BufRead> Xml<R> {
     /// Reads the start tag of the root element.
     ///
     /// # Errors
-    /// [`Broken`] if the root element is not a `BatchRequest`, or cannot be read.
-    pub fn new(input: R, limits: &XmlLimits) -> Result<Self, Broken> {
+    /// [`ItemsError`] if the root element is not a `BatchRequest`, or cannot be read.
+    pub fn new(input: R, limits: &XmlLimits) -> Result<Self, ItemsError> {
         let (bounded, allowance) = Bounded::new(input);
         let (root, children) = Children::open(bounded, limits).map_err(|error| broken(error, 0))?;
         let form = |error: ApiError| {
             let problem = error.problem();
             let first = problem.violations.first().map(|it| format!("{} {}.", it.field, it.message));
-            Broken::Form(first.unwrap_or(problem.detail))
+            ItemsError::Form(first.unwrap_or(problem.detail))
         };
         let started = read_root(&BATCH, &root).and_then(|members| members.finish(Some(())));
         started.map_err(form)?;
@@ -42,7 +42,7 @@ impl<R: BufRead> Xml<R> {
 }
 
 impl<R: BufRead> Items for Xml<R> {
-    fn next(&mut self) -> Result<Option<Result<Parsed, ApiError>>, Broken> {
+    fn next(&mut self) -> Result<Option<Result<Parsed, ApiError>>, ItemsError> {
         self.allowance.set(ITEM_BYTES_MAX);
         let element = self.children.next_child().map_err(|error| broken(error, self.count))?;
         let Some(element) = element else { return Ok(None) };
@@ -80,11 +80,11 @@ fn plain(element: &Element) -> Option<PlainItem<'_>> {
     Some(item)
 }
 
-fn broken(error: Interrupted, count: u32) -> Broken {
+fn broken(error: Interrupted, count: u32) -> ItemsError {
     match error {
         Interrupted::Input(error) => of_input(error),
         Interrupted::Unreadable(unreadable) => {
-            Broken::Form(format!("After {count} items, the body {unreadable}."))
+            ItemsError::Form(format!("After {count} items, the body {unreadable}."))
         }
     }
 }

@@ -32,7 +32,7 @@ const PREFACE_BYTES: usize = 24;
 /// The limit that a client exceeded. The connection is closed, because the library has no state for a stream that it must not
 /// see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Excess {
+pub(super) enum StreamLimitError {
     #[error("it opened more than {OPEN_MAX} streams at the same time")]
     Streams,
     #[error("the fields of a request have more than {FIELD_BYTES_MAX} bytes")]
@@ -113,12 +113,12 @@ impl Streams {
     }
 
     /// Inspects bytes from the client. Returns whether the client opened a stream.
-    pub(super) fn received(&mut self, mut bytes: &[u8]) -> Result<bool, Excess> {
+    pub(super) fn received(&mut self, mut bytes: &[u8]) -> Result<bool, StreamLimitError> {
         let before = self.last;
         loop {
             let payload = self.incoming.payload(&mut bytes);
             if self.fields.take(self.part.take(payload)) > FIELDS_MAX {
-                return Err(Excess::FieldCount);
+                return Err(StreamLimitError::FieldCount);
             }
             let Some(head) = self.incoming.next(&mut bytes) else { break };
             self.part = FieldPart::of(head);
@@ -149,7 +149,7 @@ impl Streams {
         }
     }
 
-    fn begin(&mut self, head: FrameHead) -> Result<(), Excess> {
+    fn begin(&mut self, head: FrameHead) -> Result<(), StreamLimitError> {
         (self.field_bytes, self.fields) = (0, FieldCount::new());
         self.add_fields(head)?;
         // Trailers belong to a stream that is open or was already closed.
@@ -159,7 +159,7 @@ impl Streams {
         self.last = head.stream;
         self.unbegun = self.unbegun.saturating_add(1);
         if self.open.len() >= OPEN_MAX {
-            return Err(Excess::Streams);
+            return Err(StreamLimitError::Streams);
         }
         if self.open.is_empty() {
             // Until now there was no answer to take.
@@ -171,14 +171,14 @@ impl Streams {
         Ok(())
     }
 
-    const fn add_fields(&mut self, head: FrameHead) -> Result<(), Excess> {
+    const fn add_fields(&mut self, head: FrameHead) -> Result<(), StreamLimitError> {
         self.has_fields = head.ends_fields();
         self.field_bytes = self.field_bytes.saturating_add(head.length);
         self.unbegun_bytes = self.unbegun_bytes.saturating_add(head.length);
-        if self.field_bytes > FIELD_BYTES_MAX { Err(Excess::Fields) } else { Ok(()) }
+        if self.field_bytes > FIELD_BYTES_MAX { Err(StreamLimitError::Fields) } else { Ok(()) }
     }
 
-    const fn note_data(&mut self, head: FrameHead) -> Result<(), Excess> {
+    const fn note_data(&mut self, head: FrameHead) -> Result<(), StreamLimitError> {
         if head.ends_stream() {
             return Ok(());
         }
@@ -189,9 +189,9 @@ impl Streams {
             self.small = self.small.saturating_add(1);
         }
         if self.empty > EMPTY_MAX {
-            return Err(Excess::EmptyData);
+            return Err(StreamLimitError::EmptyData);
         }
-        if self.small > SMALL_MAX { Err(Excess::SmallData) } else { Ok(()) }
+        if self.small > SMALL_MAX { Err(StreamLimitError::SmallData) } else { Ok(()) }
     }
 
     fn end(&mut self, stream: u32, is_answered: bool) {
@@ -272,7 +272,7 @@ mod tests {
         for number in 0..OPEN_MAX {
             assert_eq!(streams.received(&headers(number)), Ok(true));
         }
-        assert_eq!(streams.received(&headers(OPEN_MAX)), Err(Excess::Streams));
+        assert_eq!(streams.received(&headers(OPEN_MAX)), Err(StreamLimitError::Streams));
         let all = Arc::clone(&streams.all);
         assert_eq!(all.open_streams.load(Ordering::Relaxed), OPEN_MAX);
         drop(streams);
@@ -291,12 +291,12 @@ mod tests {
             assert_eq!(streams.received(&empty), Ok(false));
         }
         assert_eq!(streams.received(&frame(0x0, END, 1, b"")), Ok(false), "the end of a body");
-        assert_eq!(streams.received(&empty), Err(Excess::EmptyData));
+        assert_eq!(streams.received(&empty), Err(StreamLimitError::EmptyData));
         for (small, name) in [(frame(0x0, 0, 1, b"1"), "a byte"), (frame(0x0, 0x8, 1, &[60; 61]), "padding")]
         {
             let mut streams = begun();
             let received = (0..=SMALL_MAX).map(|_| streams.received(&small)).find_map(Result::err);
-            assert_eq!(received, Some(Excess::SmallData), "{name}");
+            assert_eq!(received, Some(StreamLimitError::SmallData), "{name}");
         }
     }
 
@@ -308,7 +308,7 @@ mod tests {
         part[..5].copy_from_slice(&[0x04, 0x7f, 0xff, 0xff, 0x7f]);
         assert_eq!(streams.received(&frame(0x1, 0, 1, &part)), Ok(true));
         let received = (0..6).map(|_| streams.received(&frame(0x9, 0, 1, &part))).find_map(Result::err);
-        assert_eq!(received, Some(Excess::Fields));
+        assert_eq!(received, Some(StreamLimitError::Fields));
     }
 
     #[test]
@@ -344,7 +344,7 @@ mod tests {
             }
             assert_eq!(streams.received(&frame(0x1, 0, 5, &indexed(100))), Ok(true));
             assert_eq!(streams.received(&frame(0x9, 0, 5, &indexed(28))), Ok(false));
-            assert_eq!(streams.received(&frame(0x9, 0, 5, &indexed(1))), Err(Excess::FieldCount));
+            assert_eq!(streams.received(&frame(0x9, 0, 5, &indexed(1))), Err(StreamLimitError::FieldCount));
         }
     }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 /// The configured identity cannot be used. Detected when a process starts or its secret is replaced.
 #[derive(Debug, thiserror::Error)]
-pub enum InvalidIdentity {
+pub enum IdentityError {
     /// A variable that the platform should set is missing.
     #[error("azure-identity = {identity} needs the variable {variable}, {meaning}")]
     NoVariable {

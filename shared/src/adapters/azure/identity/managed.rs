@@ -7,7 +7,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 
 use super::answer::exchange;
 use super::{
-    AzureIdentity, InvalidIdentity, REQUEST_TIMEOUT, RESOURCE, Token, TokenFault, TokenSource, Variables,
+    AzureIdentity, IdentityError, REQUEST_TIMEOUT, RESOURCE, Token, TokenFault, TokenSource, Variables,
     is_plain,
 };
 use crate::ports::world::World;
@@ -28,11 +28,11 @@ impl ManagedIdentity {
     /// Creates the source from the environment variables of the platform. Sends no request.
     ///
     /// # Errors
-    /// [`InvalidIdentity`] when a variable of the platform is missing or invalid.
-    pub(super) fn new(client_id: Option<String>, variables: Variables<'_>) -> Result<Self, InvalidIdentity> {
+    /// [`IdentityError`] when a variable of the platform is missing or invalid.
+    pub(super) fn new(client_id: Option<String>, variables: Variables<'_>) -> Result<Self, IdentityError> {
         let (variable, address, header, version) = match variables("IDENTITY_ENDPOINT") {
             Some(endpoint) => {
-                let header = variables("IDENTITY_HEADER").ok_or(InvalidIdentity::NoVariable {
+                let header = variables("IDENTITY_HEADER").ok_or(IdentityError::NoVariable {
                     identity: AzureIdentity::Managed.name(),
                     variable: "IDENTITY_HEADER",
                     meaning: "which the platform sets together with IDENTITY_ENDPOINT",
@@ -40,7 +40,7 @@ impl ManagedIdentity {
                 let header = header.trim_end_matches(['\r', '\n']);
                 if header.is_empty() || !header.bytes().all(|byte| byte.is_ascii_graphic()) {
                     let allowed = "must be visible ASCII characters";
-                    return Err(InvalidIdentity::Variable { variable: "IDENTITY_HEADER", allowed });
+                    return Err(IdentityError::Variable { variable: "IDENTITY_HEADER", allowed });
                 }
                 ("IDENTITY_ENDPOINT", endpoint, Some(SecretString::from(header)), "2019-08-01")
             }
@@ -53,7 +53,7 @@ impl ManagedIdentity {
             }
         };
         let allowed = "must be an address that begins with http:// or https://";
-        let invalid = InvalidIdentity::Variable { variable, allowed };
+        let invalid = IdentityError::Variable { variable, allowed };
         let url = Url::parse(&address).ok().filter(|url| is_plain(url, &["http", "https"]));
         let mut endpoint = url.ok_or(invalid)?;
         endpoint.query_pairs_mut().append_pair("api-version", version).append_pair("resource", RESOURCE);
@@ -66,7 +66,7 @@ impl ManagedIdentity {
             .redirect(reqwest::redirect::Policy::none())
             .timeout(REQUEST_TIMEOUT)
             .build()
-            .map_err(InvalidIdentity::NoClient)?;
+            .map_err(IdentityError::NoClient)?;
         Ok(Self { http, endpoint, header })
     }
 

@@ -25,7 +25,7 @@ use azure_core::auth::{Secret, TokenCredential};
 use azure_storage::StorageCredentials;
 use secrecy::{ExposeSecret as _, SecretString};
 
-pub use fault::{InvalidIdentity, TokenFault};
+pub use fault::{IdentityError, TokenFault};
 pub use secret::AzureSecret;
 
 use super::connection::{AzureConnection, Credential};
@@ -149,14 +149,14 @@ struct Token {
 /// Creates the credentials of a store. Tokens are renewed automatically.
 ///
 /// # Errors
-/// [`InvalidIdentity`] when a variable of the platform is missing or invalid, or `authorities` cannot be used.
+/// [`IdentityError`] when a variable of the platform is missing or invalid, or `authorities` cannot be used.
 pub(super) fn credentials(
     connection: &AzureConnection,
     terms: &IdentityTerms,
     authorities: Option<&Path>,
     world: &Arc<dyn World>,
     variables: Variables<'_>,
-) -> Result<Credentials, InvalidIdentity> {
+) -> Result<Credentials, IdentityError> {
     let client_id = || terms.client_id.clone().or_else(|| variables("AZURE_CLIENT_ID"));
     let source: Arc<dyn TokenSource> = match terms.kind {
         AzureIdentity::Key | AzureIdentity::Sas => return Credentials::of_secret(connection),
@@ -178,15 +178,15 @@ pub(super) struct Credentials {
 
 impl Credentials {
     /// Returns the credentials for the secret of the connection string.
-    pub(super) fn of_secret(connection: &AzureConnection) -> Result<Self, InvalidIdentity> {
+    pub(super) fn of_secret(connection: &AzureConnection) -> Result<Self, IdentityError> {
         let storage = match connection.credential() {
             Credential::Key(key) => {
                 let key = Secret::new(key.expose_secret().to_owned());
                 StorageCredentials::access_key(connection.account(), key)
             }
             Credential::Sas(signature) => StorageCredentials::sas_token(signature.expose_secret())
-                .map_err(|_| InvalidIdentity::Signature)?,
-            Credential::None => return Err(InvalidIdentity::NoSecret),
+                .map_err(|_| IdentityError::Signature)?,
+            Credential::None => return Err(IdentityError::NoSecret),
         };
         Ok(Self { storage, token: None })
     }

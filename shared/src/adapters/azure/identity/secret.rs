@@ -1,6 +1,6 @@
 //! The secret of the connection string, which can be replaced while the store is open.
 
-use super::{AzureIdentity, Credentials, InvalidIdentity};
+use super::{AzureIdentity, Credentials, IdentityError};
 use crate::adapters::azure::connection::AzureConnection;
 
 /// Handle to the secret of an open store.
@@ -23,18 +23,18 @@ impl AzureSecret {
     /// Replaces the secret for all later requests with the secret of another connection string for the same account.
     ///
     /// # Errors
-    /// [`InvalidIdentity`] when the endpoints differ, or the connection string does not fit the identity of the process.
-    pub async fn replace(&self, connection: &AzureConnection) -> Result<(), InvalidIdentity> {
+    /// [`IdentityError`] when the endpoints differ, or the connection string does not fit the identity of the process.
+    pub async fn replace(&self, connection: &AzureConnection) -> Result<(), IdentityError> {
         if !connection.is_of_account(&self.connection) {
-            return Err(InvalidIdentity::OtherAccount);
+            return Err(IdentityError::OtherAccount);
         }
         if let Some(rule) = self.identity.violated_by(connection) {
-            return Err(InvalidIdentity::Storage(rule));
+            return Err(IdentityError::Storage(rule));
         }
         match self.identity {
             AzureIdentity::Key | AzureIdentity::Sas => {
                 let replaced = self.credentials.storage.replace(Credentials::of_secret(connection)?.storage);
-                replaced.await.map_err(|_| InvalidIdentity::NoSecret)
+                replaced.await.map_err(|_| IdentityError::NoSecret)
             }
             AzureIdentity::Managed | AzureIdentity::Workload | AzureIdentity::Cli => Ok(()),
         }

@@ -10,7 +10,7 @@ use tokio::task::spawn_blocking;
 
 use super::answer::exchange;
 use super::{
-    AzureIdentity, InvalidIdentity, REQUEST_TIMEOUT, RESOURCE, Token, TokenFault, TokenSource, Variables,
+    AzureIdentity, IdentityError, REQUEST_TIMEOUT, RESOURCE, Token, TokenFault, TokenSource, Variables,
     is_plain,
 };
 use crate::adapters::azure::wire::trusting;
@@ -37,13 +37,13 @@ impl WorkloadIdentity {
     /// Creates the source from the environment variables that the webhook of Azure Workload Identity sets. Sends no request.
     ///
     /// # Errors
-    /// [`InvalidIdentity`] when a variable of the platform is missing or invalid, or `authorities` cannot be used.
+    /// [`IdentityError`] when a variable of the platform is missing or invalid, or `authorities` cannot be used.
     pub(super) fn new(
         client_id: Option<String>,
         authorities: Option<&Path>,
         variables: Variables<'_>,
-    ) -> Result<Self, InvalidIdentity> {
-        let missing = |variable, meaning| InvalidIdentity::NoVariable {
+    ) -> Result<Self, IdentityError> {
+        let missing = |variable, meaning| IdentityError::NoVariable {
             identity: AzureIdentity::Workload.name(),
             variable,
             meaning,
@@ -55,7 +55,7 @@ impl WorkloadIdentity {
         let token_file = variables("AZURE_FEDERATED_TOKEN_FILE")
             .ok_or_else(|| missing("AZURE_FEDERATED_TOKEN_FILE", set_by))?;
         let authority = variables("AZURE_AUTHORITY_HOST").unwrap_or_else(|| PUBLIC_AUTHORITY.to_owned());
-        let invalid = InvalidIdentity::Variable {
+        let invalid = IdentityError::Variable {
             variable: "AZURE_AUTHORITY_HOST",
             allowed: "must be an address such as https://login.microsoftonline.com/",
         };
@@ -63,7 +63,7 @@ impl WorkloadIdentity {
         let endpoint = Url::parse(&endpoint).ok().filter(|url| is_plain(url, &["https"])).ok_or(invalid)?;
         let http =
             reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).timeout(REQUEST_TIMEOUT);
-        let http = trusting(http, authorities)?.build().map_err(InvalidIdentity::NoClient)?;
+        let http = trusting(http, authorities)?.build().map_err(IdentityError::NoClient)?;
         Ok(Self { http, endpoint, client_id, token_file: PathBuf::from(token_file) })
     }
 }

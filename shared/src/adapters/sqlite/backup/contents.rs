@@ -13,7 +13,7 @@ use crate::cluster::gate::{self, GateValue};
 use crate::domain::time::Timestamp;
 use crate::domain::transaction::TransactionStatus;
 use crate::ports::fault::StoreFault;
-use crate::posting::order_numbers::{REGISTER, Register, UnsoundRegister};
+use crate::posting::order_numbers::{REGISTER, Register, RegisterError};
 
 /// The contents of a store file at one point in time.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ pub struct Contents {
     /// Number of unresolved dead letters.
     pub dead_letters: u64,
     /// The register of order numbers, or why it must not be used.
-    pub register: Result<Register, UnsoundRegister>,
+    pub register: Result<Register, RegisterError>,
     /// The state of the gate, or why it cannot be decoded; `None` if it was never changed.
     pub gate: Result<Option<GateValue>, StoreFault>,
     /// The highest id that was ever assigned to a queue message.
@@ -120,7 +120,7 @@ fn count(connection: &Connection, schema_version: i64) -> Result<Contents, SqlFa
     let has_postings = number("SELECT EXISTS (SELECT 1 FROM transactions WHERE status = 'posted')")? > 0;
     let register = match shared_value(connection, REGISTER)? {
         Some(value) => Register::decode(&value),
-        None if has_postings => Err(UnsoundRegister::Missing),
+        None if has_postings => Err(RegisterError::Missing),
         None => Ok(Register::fresh()),
     };
     let gate = shared_value(connection, gate::NAME)?

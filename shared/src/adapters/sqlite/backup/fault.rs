@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::adapters::sqlite::fault::{OpenFault, SqlFault};
 use crate::domain::time::Timestamp;
 use crate::ports::fault::Cause;
-use crate::posting::order_numbers::UnsoundRegister;
+use crate::posting::order_numbers::RegisterError;
 
 /// Why a backup or a restore failed. The store and existing backups are unchanged, unless only the last sync failed.
 #[derive(Debug, thiserror::Error)]
@@ -133,7 +133,7 @@ pub enum BackupFault {
         path: PathBuf,
         /// The reason.
         #[source]
-        source: UnsoundRegister,
+        source: RegisterError,
     },
     /// The number of order numbers that were issued since the backup cannot be bounded.
     #[error(

@@ -16,7 +16,7 @@ use futures::FutureExt as _;
 use futures::future::{Either, select};
 use tokio::sync::Mutex;
 
-use super::body::{self, UnreadableRow};
+use super::body::{self, AuditBodyError};
 use super::{AuditTarget, Event, OPERATOR, Outcome};
 use crate::backoff::{AUDIT_APPEND, SHARED_VALUE_WRITE};
 use crate::domain::account::Versioned;
@@ -43,7 +43,7 @@ pub struct StoredAuditRow {
     /// The sequence, if the id is valid.
     pub sequence: Option<u64>,
     /// The row; its hashes are not verified.
-    pub row: Result<AuditRow, UnreadableRow>,
+    pub row: Result<AuditRow, AuditBodyError>,
 }
 
 /// The audit trail of one store.
@@ -284,7 +284,7 @@ impl AuditTrail {
     }
 }
 
-fn corrupt(doing: &'static str, error: UnreadableRow) -> StoreFault {
+fn corrupt(doing: &'static str, error: AuditBodyError) -> StoreFault {
     StoreFault::Corrupt { doing, source: error.into() }
 }
 

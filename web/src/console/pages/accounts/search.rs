@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use maud::{Markup, html};
 use postonce_schemas::json::{Account, AccountPage, FoundTransaction};
-use postonce_shared::domain::ids::{AccountId, InvalidId, MessageId, OrderNumber, UserId, parse_hyphenated};
+use postonce_shared::domain::ids::{AccountId, IdError, MessageId, OrderNumber, UserId, parse_hyphenated};
 
 use super::account::status_badge;
 use super::{Rights, account_path, signed_amount, transaction_path};
@@ -103,7 +103,7 @@ pub fn wanted(values: &Values, rights: Rights) -> Result<Wanted, Errors> {
 }
 
 /// Returns the error of an id, if it is not well-formed.
-fn wrong<T: FromStr<Err = InvalidId>>(text: &str) -> Option<String> {
+fn wrong<T: FromStr<Err = IdError>>(text: &str) -> Option<String> {
     parse_hyphenated::<T>(text).err().map(|invalid| format!("This {invalid}."))
 }
 

@@ -10,7 +10,7 @@ use crate::api::translate::batch_item;
 use crate::formats::json;
 
 /// Returns the amounts of all items, with error texts for items that cannot be parsed, and the error that ends the document.
-fn amounts(mut items: impl Items) -> (Vec<String>, Option<Broken>) {
+fn amounts(mut items: impl Items) -> (Vec<String>, Option<ItemsError>) {
     let mut amounts = Vec::new();
     loop {
         match items.next() {
@@ -25,11 +25,11 @@ fn amounts(mut items: impl Items) -> (Vec<String>, Option<Broken>) {
     }
 }
 
-fn ndjson(document: impl Read) -> (Vec<String>, Option<Broken>) {
+fn ndjson(document: impl Read) -> (Vec<String>, Option<ItemsError>) {
     amounts(NdJson::new(BufReader::with_capacity(16, document)))
 }
 
-fn csv(document: impl Read) -> (Vec<String>, Option<Broken>) {
+fn csv(document: impl Read) -> (Vec<String>, Option<ItemsError>) {
     match Csv::new(document) {
         Ok(items) => amounts(items),
         Err(broken) => (Vec::new(), Some(broken)),
@@ -55,7 +55,10 @@ fn the_format_is_recognized_if_it_is_not_named() {
     }
     for unknown in ["\n{}", "[]", "%PDF"] {
         let opened = recognize(Box::new(unknown.as_bytes()), &XmlLimits::default());
-        assert!(matches!(opened, Err(Broken::Form(_))), "{unknown:?} is read as CSV, without its columns");
+        assert!(
+            matches!(opened, Err(ItemsError::Form(_))),
+            "{unknown:?} is read as CSV, without its columns"
+        );
     }
 }
 
@@ -221,7 +224,7 @@ fn a_record_with_missing_cells_does_not_end_the_document() {
 #[test]
 fn empty_lines_without_an_end_are_refused() {
     let endless = || std::io::repeat(b'\n');
-    assert!(matches!(ndjson(endless()).1, Some(Broken::Empty)));
+    assert!(matches!(ndjson(endless()).1, Some(ItemsError::Empty)));
     assert!(csv(b"amount\n1.00\n".as_slice().chain(endless())).1.is_some());
     let between = format!("{{}}{}{{}}\n", "\r\n".repeat(ITEM_BYTES_MAX / 3)).repeat(3);
     assert!(ndjson(between.as_bytes()).1.is_none(), "fewer between two items are skipped");
@@ -230,12 +233,12 @@ fn empty_lines_without_an_end_are_refused() {
 #[test]
 fn an_item_without_an_end_does_not_fill_the_memory() {
     let endless = || std::io::repeat(b'x');
-    assert!(matches!(ndjson(endless()).1, Some(Broken::TooLong)));
-    assert!(matches!(csv(endless()).1, Some(Broken::TooLong)));
+    assert!(matches!(ndjson(endless()).1, Some(ItemsError::TooLong)));
+    assert!(matches!(csv(endless()).1, Some(ItemsError::TooLong)));
     let quoted = b"amount,currency\n1.00,EUR\n2.00,\"".as_slice().chain(endless());
     let (amounts, broken) = csv(quoted);
     assert_eq!(
-        (amounts.as_slice(), matches!(broken, Some(Broken::TooLong))),
+        (amounts.as_slice(), matches!(broken, Some(ItemsError::TooLong))),
         (["1.00".to_owned()].as_slice(), true)
     );
 }

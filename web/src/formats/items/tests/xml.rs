@@ -3,7 +3,7 @@ use super::*;
 /// The id of every user, account and transaction.
 const ID: &str = "4f9d0c9e-5d3e-4c0e-9a51-1b7a4a4e2f10";
 
-fn xml(document: impl Read) -> (Vec<String>, Option<Broken>) {
+fn xml(document: impl Read) -> (Vec<String>, Option<ItemsError>) {
     match Xml::new(BufReader::with_capacity(16, document), &XmlLimits::default()) {
         Ok(items) => amounts(items),
         Err(broken) => (Vec::new(), Some(broken)),
@@ -110,7 +110,7 @@ fn an_item_without_an_end_does_not_fill_the_memory() {
     let endless = || std::io::repeat(b'x');
     let too_long = |start: &str, items: usize| {
         let (amounts, broken) = xml(start.as_bytes().chain(endless()));
-        assert!(matches!(broken, Some(Broken::TooLong)), "{start}: {broken:?}");
+        assert!(matches!(broken, Some(ItemsError::TooLong)), "{start}: {broken:?}");
         assert_eq!(amounts.len(), items);
     };
     let open = batch(&amount("1.00")).replace("</BatchRequest>\n", "");
@@ -143,7 +143,7 @@ fn the_largest_item_is_read() {
     let (amounts, broken) = xml(batch(&largest.repeat(3)).as_bytes());
     assert_eq!((amounts.len(), broken.is_none()), (3, true));
     let (amounts, broken) = xml(batch(&format!("{largest}{larger}")).as_bytes());
-    assert_eq!((amounts.len(), matches!(broken, Some(Broken::TooLong))), (1, true));
+    assert_eq!((amounts.len(), matches!(broken, Some(ItemsError::TooLong))), (1, true));
 }
 
 #[test]
