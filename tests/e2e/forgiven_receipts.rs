@@ -110,7 +110,7 @@ async fn outage(calls: &[&'static str]) {
     let renewing = async {
         loop {
             posting.registration.renewal_requested().await;
-            entry.survivals = posting.registration.survivals();
+            entry.attempts_survived = posting.registration.attempts_survived();
             posting.store.process_registry.announce(&entry).await.expect("memory answers");
             posting.gate_permits.register(&entry, Duration::MAX);
         }

@@ -28,7 +28,7 @@ impl Case {
             address: Address::parse("http://worker-1.bank:40123").unwrap(),
             started_at: moment(7),
             next_by: now.after(Duration::from_secs(600)),
-            survivals: 0,
+            attempts_survived: 0,
             level: LEVEL,
         }
     }
@@ -55,7 +55,7 @@ async fn the_last_announcement_is_kept(case: &Case) {
         address: Address::parse("http://[::1]:9").unwrap(),
         started_at: moment(8),
         next_by: first.next_by.after(Duration::from_secs(1)),
-        survivals: 12_345_678_901,
+        attempts_survived: 12_345_678_901,
         level: 0,
         ..first.clone()
     };

@@ -132,7 +132,7 @@ impl Batches {
         results.sort_unstable_by_key(|result| result.line);
         let mut results = results.into_iter().peekable();
         let mut pages = Pages::new(self, blobs);
-        for (number, part) in (0..).zip(parts).filter(|(_, part)| part.lane.is_none()) {
+        for (number, part) in (0..).zip(parts).filter(|(_, part)| part.partition.is_none()) {
             let invalid: Vec<InvalidItem> = load(blobs, Blob::Part(number), part.digest()).await?;
             for invalid in invalid {
                 while let Some(result) = results.next_if(|result| result.line < invalid.line) {

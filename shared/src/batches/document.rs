@@ -1,6 +1,6 @@
 //! Divides the items of a document into parts while the document arrives, in bounded memory.
 //!
-//! Items are distributed over [`LANES`] by account. A part contains items of one lane in document order, so an
+//! Items are distributed over [`PARTITIONS`] by account. A part contains items of one partition in document order, so an
 //! initiator can read all items of an account without reading the whole document.
 
 use serde::{Deserialize, Serialize};
@@ -11,8 +11,8 @@ use crate::domain::batch::{Digest, Item, Tally};
 use crate::domain::ids::AccountKey;
 
 /// Number of account groups. Groups that do not fill a part are merged at the end of the document.
-pub const LANES: u16 = 32;
-/// Size at which a part is complete, in bytes before compression: 8 MiB for all lanes of an upload.
+pub const PARTITIONS: u16 = 32;
+/// Size at which a part is complete, in bytes before compression: 8 MiB for all partitions of an upload.
 const PART_BYTES: usize = 256 * 1024;
 /// Maximum length of the stored reason of an invalid item, in characters.
 const REASON_CHARS_MAX: usize = 500;
@@ -20,8 +20,8 @@ const REASON_CHARS_MAX: usize = 500;
 /// The entry of a part in the list of parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartEntry {
-    /// The lane. Parts that share an account have the same lane. `None` for a part of invalid items.
-    pub lane: Option<u16>,
+    /// The partition. Parts that share an account have the same partition. `None` for a part of invalid items.
+    pub partition: Option<u16>,
     /// The digest of the body.
     pub digest: [u8; 32],
     /// Size of the body before compression, in bytes.
@@ -48,8 +48,8 @@ impl Stored for PartEntry {
 /// A part to be stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part {
-    /// As [`PartEntry::lane`].
-    pub lane: Option<u16>,
+    /// As [`PartEntry::partition`].
+    pub partition: Option<u16>,
     /// The encoded items, before compression.
     pub raw: Vec<u8>,
 }
@@ -66,15 +66,15 @@ pub struct Summary {
 }
 
 #[derive(Default)]
-struct Lane {
+struct Partition {
     raw: Vec<u8>,
-    /// Whether a full part of the lane was already returned.
+    /// Whether a full part of the partition was already returned.
     has_parts: bool,
 }
 
 /// Divides one document into parts. Needs about 10 MiB of memory.
 pub struct DocumentWriter {
-    lanes: Vec<Lane>,
+    partitions: Vec<Partition>,
     invalid: Vec<u8>,
     content: Sha256,
     valid: Tally,
@@ -84,7 +84,7 @@ pub struct DocumentWriter {
 impl Default for DocumentWriter {
     fn default() -> Self {
         Self {
-            lanes: (0..LANES).map(|_| Lane::default()).collect(),
+            partitions: (0..PARTITIONS).map(|_| Partition::default()).collect(),
             invalid: Vec::new(),
             content: Sha256::new(),
             valid: Tally::default(),
@@ -111,18 +111,18 @@ impl DocumentWriter {
 
     /// Adds the next item. Returns the part that it completes, if any.
     pub fn add(&mut self, item: &Item) -> Option<Part> {
-        let number = lane_of(item.account);
-        let lane = self.lanes.get_mut(usize::from(number))?;
-        let start = lane.raw.len();
-        item.encode_to(&mut lane.raw);
+        let number = partition_of(item.account);
+        let partition = self.partitions.get_mut(usize::from(number))?;
+        let start = partition.raw.len();
+        item.encode_to(&mut partition.raw);
         self.content.update([1]);
-        self.content.update(lane.raw.get(start..).unwrap_or_default());
+        self.content.update(partition.raw.get(start..).unwrap_or_default());
         self.valid.add(item.instruction.kind, item.instruction.amount);
-        if lane.raw.len() < PART_BYTES {
+        if partition.raw.len() < PART_BYTES {
             return None;
         }
-        lane.has_parts = true;
-        Some(Part { lane: Some(number), raw: std::mem::take(&mut lane.raw) })
+        partition.has_parts = true;
+        Some(Part { partition: Some(number), raw: std::mem::take(&mut partition.raw) })
     }
 
     /// Adds the next item, which breaks a rule. Returns a part that is complete. `sent` identifies what the client sent: the
@@ -137,45 +137,48 @@ impl DocumentWriter {
         if self.invalid.len() < PART_BYTES {
             return None;
         }
-        Some(Part { lane: None, raw: std::mem::take(&mut self.invalid) })
+        Some(Part { partition: None, raw: std::mem::take(&mut self.invalid) })
     }
 
     /// Ends the document. Returns the remaining parts and the summary.
     pub fn finish(self) -> (Vec<Part>, Summary) {
         let mut parts = Vec::new();
-        // Lanes without a full part are merged. They have no account in common.
+        // Partitions without a full part are merged. They have no account in common.
         let mut shared: Option<(u16, Vec<u8>)> = None;
-        for (number, lane) in (0..LANES).zip(self.lanes).filter(|(_, lane)| !lane.raw.is_empty()) {
-            if lane.has_parts {
-                parts.push(Part { lane: Some(number), raw: lane.raw });
+        for (number, partition) in
+            (0..PARTITIONS).zip(self.partitions).filter(|(_, partition)| !partition.raw.is_empty())
+        {
+            if partition.has_parts {
+                parts.push(Part { partition: Some(number), raw: partition.raw });
                 continue;
             }
             match &mut shared {
-                Some((_, raw)) if raw.len().saturating_add(lane.raw.len()) <= RAW_BYTES_MAX => {
-                    raw.extend_from_slice(&lane.raw);
+                Some((_, raw)) if raw.len().saturating_add(partition.raw.len()) <= RAW_BYTES_MAX => {
+                    raw.extend_from_slice(&partition.raw);
                 }
                 Some(_) | None => {
-                    if let Some((number, raw)) = shared.replace((number, lane.raw)) {
-                        parts.push(Part { lane: Some(number), raw });
+                    if let Some((number, raw)) = shared.replace((number, partition.raw)) {
+                        parts.push(Part { partition: Some(number), raw });
                     }
                 }
             }
         }
         if let Some((number, raw)) = shared {
-            parts.push(Part { lane: Some(number), raw });
+            parts.push(Part { partition: Some(number), raw });
         }
         if !self.invalid.is_empty() {
-            parts.push(Part { lane: None, raw: self.invalid });
+            parts.push(Part { partition: None, raw: self.invalid });
         }
         let content = Digest(self.content.finalize().into());
         (parts, Summary { content, valid: self.valid, invalid: self.invalid_count })
     }
 }
 
-/// Returns the lane of an account. Adjacent accounts have the same lane, so that a chunk contains adjacent accounts.
-fn lane_of(account: AccountKey) -> u16 {
-    let lane = u128::from(account.position()).saturating_mul(LANES.into()) >> AccountKey::POSITION_BITS;
-    u16::try_from(lane).expect("a position has no more bits")
+/// Returns the partition of an account. Adjacent accounts have the same partition, so that a chunk contains adjacent accounts.
+fn partition_of(account: AccountKey) -> u16 {
+    let partition =
+        u128::from(account.position()).saturating_mul(PARTITIONS.into()) >> AccountKey::POSITION_BITS;
+    u16::try_from(partition).expect("a position has no more bits")
 }
 
 #[cfg(test)]
@@ -194,17 +197,17 @@ mod tests {
     }
 
     #[test]
-    fn every_item_is_in_one_part_and_each_account_in_one_lane_in_order() {
+    fn every_item_is_in_one_part_and_each_account_in_one_partition_in_order() {
         let items: Vec<Item> = (1..=60_000).map(|line| item(line, u128::from(line % 997), 100)).collect();
         let (parts, summary) = write(&items);
         assert_eq!(summary.valid.count, 60_000);
         assert!(parts.len() > 1);
-        let (mut lanes, mut lines) = (BTreeMap::new(), Vec::new());
-        for Part { lane, raw } in &parts {
+        let (mut partitions, mut lines) = (BTreeMap::new(), Vec::new());
+        for Part { partition, raw } in &parts {
             let mut latest = BTreeMap::new();
             for item in items::decode::<Item>(&items::compress(raw)).unwrap() {
                 assert_eq!(item, items[usize::try_from(item.line).unwrap() - 1]);
-                assert_eq!(lanes.entry(item.account).or_insert(lane), &lane);
+                assert_eq!(partitions.entry(item.account).or_insert(partition), &partition);
                 assert!(latest.insert(item.account, item.line) < Some(item.line), "in order");
                 lines.push(item.line);
             }

@@ -17,7 +17,7 @@ use crate::domain::batch::{Batch, BatchKey, Item, Manifest, NotAllowed, Phase};
 use crate::ports::operations::metered;
 use crate::ports::world::WorldExt as _;
 
-/// Maximum size of the items regrouped together, in bytes before compression. A larger lane is regrouped in several
+/// Maximum size of the items regrouped together, in bytes before compression. A larger partition is regrouped in several
 /// pieces, whose chunks are posted one after the other.
 const PIECE_BYTES_MAX: u64 = 8 * 1024 * 1024;
 /// Number of pieces that are regrouped concurrently. Each needs about four times its size in memory.
@@ -122,12 +122,12 @@ impl Batches {
     }
 }
 
-/// Parts of one lane that are regrouped together.
+/// Parts of one partition that are regrouped together.
 struct Piece {
     parts: Vec<(u32, PartEntry)>,
     /// Whether its chunks are links of one chain, because other pieces contain the same accounts.
     is_chain: bool,
-    /// Whether this is the first piece of its lane. Its first chunk starts the chain.
+    /// Whether this is the first piece of its partition. Its first chunk starts the chain.
     is_first: bool,
 }
 
@@ -160,19 +160,19 @@ async fn store(blobs: &Blobs, split: Uuid, number: u32, chunk: Compressed) -> Re
     Ok(ChunkEntry { digest, after: number.checked_sub(1).filter(|_| is_link) })
 }
 
-/// Groups the parts with valid items into pieces, lane by lane.
+/// Groups the parts with valid items into pieces, partition by partition.
 fn pieces(parts: &[PartEntry]) -> Vec<Piece> {
-    let mut lanes: BTreeMap<u16, Vec<(u32, PartEntry)>> = BTreeMap::new();
+    let mut partitions: BTreeMap<u16, Vec<(u32, PartEntry)>> = BTreeMap::new();
     for (number, part) in (0..).zip(parts) {
-        if let Some(lane) = part.lane {
-            lanes.entry(lane).or_default().push((number, *part));
+        if let Some(partition) = part.partition {
+            partitions.entry(partition).or_default().push((number, *part));
         }
     }
     let mut pieces = Vec::new();
-    for lane in lanes.into_values() {
+    for partition in partitions.into_values() {
         let first = pieces.len();
         let mut size = 0_u64;
-        for (number, part) in lane {
+        for (number, part) in partition {
             size = size.saturating_add(part.raw_bytes.into());
             if pieces.len() == first || size > PIECE_BYTES_MAX {
                 size = part.raw_bytes.into();
@@ -182,9 +182,9 @@ fn pieces(parts: &[PartEntry]) -> Vec<Piece> {
                 piece.parts.push((number, part));
             }
         }
-        let of_lane = pieces.get_mut(first..).unwrap_or_default();
-        let is_chain = of_lane.len() > 1;
-        of_lane.iter_mut().for_each(|piece| piece.is_chain = is_chain);
+        let of_partition = pieces.get_mut(first..).unwrap_or_default();
+        let is_chain = of_partition.len() > 1;
+        of_partition.iter_mut().for_each(|piece| piece.is_chain = is_chain);
     }
     pieces
 }
@@ -194,8 +194,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_large_lane_is_a_chain_of_pieces() {
-        let part = |lane, megabytes: u32| PartEntry { lane, digest: [0; 32], raw_bytes: megabytes << 20 };
+    fn a_large_partition_is_a_chain_of_pieces() {
+        let part =
+            |partition, megabytes: u32| PartEntry { partition, digest: [0; 32], raw_bytes: megabytes << 20 };
         let parts = [
             part(Some(2), 7),
             part(Some(1), 4),

@@ -65,7 +65,7 @@ impl Upload {
     ///
     /// # Errors
     /// [`StoreFault`] of this part or an earlier one. The upload must be abandoned.
-    pub async fn put(&mut self, Part { lane, raw }: Part) -> Result<(), StoreFault> {
+    pub async fn put(&mut self, Part { partition, raw }: Part) -> Result<(), StoreFault> {
         if self.storing.len() >= PARTS_AT_ONCE {
             self.one_stored().await?;
         }
@@ -74,7 +74,7 @@ impl Upload {
         self.storing.push_back(self.batches.start(async move {
             let raw_bytes = u32::try_from(raw.len()).unwrap_or(u32::MAX);
             let digest = blobs.put(Blob::Part(number), &items::compress(&raw)).await?.0;
-            Ok(PartEntry { lane, digest, raw_bytes })
+            Ok(PartEntry { partition, digest, raw_bytes })
         }));
         Ok(())
     }

@@ -24,8 +24,8 @@ pub const ATTEMPTS_MAX: usize = 8;
 pub struct Attempt {
     /// The process.
     pub process: ProcessId,
-    /// [`RegisteredProcess::survivals`] of the process when the attempt began.
-    pub survivals: u64,
+    /// [`RegisteredProcess::attempts_survived`] of the process when the attempt began.
+    pub attempts_survived: u64,
 }
 
 /// The recorded attempts of a message.
@@ -39,7 +39,8 @@ pub struct Attempts {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct Row {
     process: Uuid,
-    survivals: u64,
+    #[serde(rename = "survived")]
+    attempts_survived: u64,
 }
 
 impl Row {
@@ -70,17 +71,19 @@ impl Attempts {
     /// Adds an attempt that begins now, in place of an earlier attempt of the same process.
     #[must_use]
     pub fn with(&self, attempt: Attempt) -> Self {
-        let Attempt { process, survivals } = attempt;
+        let Attempt { process, attempts_survived } = attempt;
         let process = process.as_uuid();
         let others = self.started.iter().filter(|other| other.process != process).copied();
-        Self { started: others.chain([Row { process, survivals }]).collect() }
+        Self { started: others.chain([Row { process, attempts_survived }]).collect() }
     }
 
     /// Returns the attempts that their processes may not have survived: the entry exists, and counts no survival since.
     #[must_use]
     pub fn not_survived(&self, registered: &[RegisteredProcess]) -> Self {
         let is_open = |attempt: &&Row| {
-            attempt.entry(registered).is_some_and(|entry| entry.survivals <= attempt.survivals)
+            attempt
+                .entry(registered)
+                .is_some_and(|entry| entry.attempts_survived <= attempt.attempts_survived)
         };
         Self { started: self.started.iter().filter(is_open).copied().collect() }
     }
@@ -96,20 +99,20 @@ mod tests {
     use super::*;
     use crate::ports::process_registry::{Address, LEVEL, ProcessKind};
 
-    fn entry(process: u128, survivals: u64, next_by_s: i64) -> RegisteredProcess {
+    fn entry(process: u128, attempts_survived: u64, next_by_s: i64) -> RegisteredProcess {
         RegisteredProcess {
             id: ProcessId::from_uuid(Uuid::from_u128(process)),
             kind: ProcessKind::Worker,
             address: Address::parse("h:1").unwrap(),
             started_at: Timestamp::from_unix_ms(0),
             next_by: Timestamp::from_unix_ms(next_by_s.saturating_mul(1000)),
-            survivals,
+            attempts_survived,
             level: LEVEL,
         }
     }
 
-    fn attempt(process: u128, survivals: u64) -> Attempt {
-        Attempt { process: ProcessId::from_uuid(Uuid::from_u128(process)), survivals }
+    fn attempt(process: u128, attempts_survived: u64) -> Attempt {
+        Attempt { process: ProcessId::from_uuid(Uuid::from_u128(process)), attempts_survived }
     }
 
     #[test]

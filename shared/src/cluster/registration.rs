@@ -22,7 +22,7 @@ pub struct Registration {
 struct State {
     entry: Entry,
     /// Number of attempts that this process survived without being able to update their messages.
-    survivals: u64,
+    attempts_survived: u64,
     is_attempting: bool,
 }
 
@@ -32,8 +32,8 @@ enum Entry {
     /// The process is not registered yet.
     #[default]
     Starting,
-    /// The entry has this number of survivals, and expires at `until`.
-    Valid { process: ProcessId, survivals: u64, until: Duration },
+    /// The entry has this number of survived attempts, and expires at `until`.
+    Valid { process: ProcessId, attempts_survived: u64, until: Duration },
     /// The process drains. Other processes find its entry until this time.
     Ended { until: Duration },
 }
@@ -76,7 +76,8 @@ impl Registration {
     pub(super) fn extend(&self, entry: &RegisteredProcess, until: Duration) {
         let mut state = self.state.lock();
         if !matches!(state.entry, Entry::Ended { .. }) {
-            state.entry = Entry::Valid { process: entry.id, survivals: entry.survivals, until };
+            state.entry =
+                Entry::Valid { process: entry.id, attempts_survived: entry.attempts_survived, until };
         }
     }
 
@@ -110,9 +111,9 @@ impl Registration {
         }
     }
 
-    /// Returns [`RegisteredProcess::survivals`] to write with the next renewal.
-    pub fn survivals(&self) -> u64 {
-        self.state.lock().survivals
+    /// Returns [`RegisteredProcess::attempts_survived`] to write with the next renewal.
+    pub fn attempts_survived(&self) -> u64 {
+        self.state.lock().attempts_survived
     }
 
     /// Begins an attempt to process a message alone.
@@ -123,13 +124,13 @@ impl Registration {
         let mut state = self.state.lock();
         match state.entry {
             _ if state.is_attempting => Err(AttemptError::Busy),
-            Entry::Valid { process, survivals, until } if now < until => {
+            Entry::Valid { process, attempts_survived, until } if now < until => {
                 // Otherwise a crash of this process would also count as a crash in an earlier attempt.
-                if survivals != state.survivals {
+                if attempts_survived != state.attempts_survived {
                     return Err(AttemptError::NotRecorded);
                 }
                 state.is_attempting = true;
-                let attempt = Attempt { process, survivals };
+                let attempt = Attempt { process, attempts_survived };
                 Ok(AttemptInProgress { registration: Arc::clone(self), attempt, is_recorded: true })
             }
             Entry::Valid { .. } | Entry::Starting | Entry::Ended { .. } => Err(AttemptError::NotRegistered),
@@ -154,7 +155,7 @@ impl Drop for AttemptInProgress {
         let mut state = self.registration.state.lock();
         state.is_attempting = false;
         if self.is_recorded {
-            state.survivals = state.survivals.saturating_add(1);
+            state.attempts_survived = state.attempts_survived.saturating_add(1);
             self.registration.renewal.notify_one();
         }
     }
@@ -167,14 +168,14 @@ mod tests {
     use crate::ports::process_registry::{Address, LEVEL, ProcessKind};
     use uuid::Uuid;
 
-    fn entry(survivals: u64) -> RegisteredProcess {
+    fn entry(attempts_survived: u64) -> RegisteredProcess {
         RegisteredProcess {
             id: ProcessId::from_uuid(Uuid::from_u128(1)),
             kind: ProcessKind::Worker,
             address: Address::parse("h:1").unwrap(),
             started_at: Timestamp::from_unix_ms(0),
             next_by: Timestamp::from_unix_ms(0),
-            survivals,
+            attempts_survived,
             level: LEVEL,
         }
     }
@@ -189,14 +190,14 @@ mod tests {
         let first = begin().unwrap();
         assert_eq!(begin().map(|it| it.attempt), Err(AttemptError::Busy));
         first.forget();
-        assert_eq!(registration.survivals(), 0, "the message does not record it any more");
+        assert_eq!(registration.attempts_survived(), 0, "the message does not record it any more");
         drop(begin().unwrap());
         assert_eq!(
-            (registration.survivals(), begin().map(|it| it.attempt)),
+            (registration.attempts_survived(), begin().map(|it| it.attempt)),
             (1, Err(AttemptError::NotRecorded))
         );
         registration.extend(&entry(1), second * 2);
-        assert_eq!(begin().map(|it| it.attempt.survivals), Ok(1));
+        assert_eq!(begin().map(|it| it.attempt.attempts_survived), Ok(1));
         registration.end();
         assert_eq!(begin().map(|it| it.attempt), Err(AttemptError::NotRegistered));
     }

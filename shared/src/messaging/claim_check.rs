@@ -3,15 +3,15 @@
 //! 1. **Put** the payload, and only then send the claim on it. A failed send leaves an orphan, which is swept when its
 //!    work is final ([`crate::messaging::sweep`]).
 //! 2. **Get** the payload when the claim is received.
-//! 3. **Remove** the payload when all its items are final: first a sealed marker is written under another name, then
+//! 3. **Remove** the payload when all its items are final: first a sealed tombstone is written under another name, then
 //!    the payload is removed, and only then the message. After a crash in between, or if the claim was sent twice, a
-//!    claim is left without a payload. The marker then proves that its work is settled.
-//! 4. A payload that is **missing** without a marker was lost. Its transactions are still accepted in the log, but the
+//!    claim is left without a payload. The tombstone then proves that its work is settled.
+//! 4. A payload that is **missing** without a tombstone was lost. Its transactions are still accepted in the log, but the
 //!    claim does not name them. The message therefore waits until a recovery has found them
 //!    ([`RecoveredUntil`](crate::protocol::recovery_horizon::RecoveredUntil)). A payload without a valid seal under a sealed
 //!    claim was replaced, and counts as missing too.
 //!
-//! Only processes that know the secret write and remove payloads, because others cannot seal the payload or the marker.
+//! Only processes that know the secret write and remove payloads, because others cannot seal the payload or the tombstone.
 
 use std::sync::Arc;
 
@@ -28,17 +28,17 @@ use crate::ports::world::{World, WorldExt as _};
 pub enum Claimed {
     /// The content of the payload, if it can be decoded.
     Content(Result<Content, Unreadable>),
-    /// The payload was removed, and its marker proves that the work is settled.
+    /// The payload was removed, and its tombstone proves that the work is settled.
     Settled,
     /// The payload does not exist or was replaced, and nothing proves that the work is settled.
     Missing,
 }
 
-/// Prefix of the names of markers. The name of the payload follows it.
-pub const MARKERS: &str = "settled-";
+/// Prefix of the names of tombstones. The name of the payload follows it.
+pub const TOMBSTONES: &str = "settled-";
 
-/// The content of a marker, before it is sealed.
-const MARKER: &[u8] = br#"{"v":1}"#;
+/// The content of a tombstone, before it is sealed.
+const TOMBSTONE: &[u8] = br#"{"v":1}"#;
 
 /// Stores, reads and removes payloads of work.
 #[derive(Clone)]
@@ -84,14 +84,14 @@ impl ClaimCheck {
         }
     }
 
-    /// Removes a payload and leaves a marker. All items of the payload must be final or stored elsewhere.
+    /// Removes a payload and leaves a tombstone. All items of the payload must be final or stored elsewhere.
     ///
     /// # Errors
     /// [`StoreFault`] if the secret is not known or the payload was not removed. It will be swept.
     pub async fn remove(&self, payload: &str) -> Result<(), StoreFault> {
         self.require_secret("removing a payload")?;
-        let marker = self.seal.seal(Purpose::Settled(payload), MARKER.to_vec());
-        self.payloads.put(&marker_of(payload), &marker).await?;
+        let tombstone = self.seal.seal(Purpose::Settled(payload), TOMBSTONE.to_vec());
+        self.payloads.put(&tombstone_of(payload), &tombstone).await?;
         self.payloads.delete(payload).await
     }
 
@@ -103,14 +103,15 @@ impl ClaimCheck {
     }
 
     async fn without_payload(&self, payload: &str) -> Result<Claimed, StoreFault> {
-        let name = marker_of(payload);
-        // A name that is too long for a marker is not the name of a payload of the bank.
-        let marker = if is_name(&name) { self.payloads.get(&name).await? } else { None };
-        let is_settled = marker.is_some_and(|marker| self.seal.verify(Purpose::Settled(payload), &marker));
+        let name = tombstone_of(payload);
+        // A name that is too long for a tombstone is not the name of a payload of the bank.
+        let tombstone = if is_name(&name) { self.payloads.get(&name).await? } else { None };
+        let is_settled =
+            tombstone.is_some_and(|tombstone| self.seal.verify(Purpose::Settled(payload), &tombstone));
         Ok(if is_settled { Claimed::Settled } else { Claimed::Missing })
     }
 }
 
-fn marker_of(payload: &str) -> String {
-    format!("{MARKERS}{payload}")
+fn tombstone_of(payload: &str) -> String {
+    format!("{TOMBSTONES}{payload}")
 }

@@ -3,7 +3,7 @@
 //!
 //! Only payloads of work are examined, nothing else in the payload store. A payload must be old, so that work that is
 //! just being enqueued is safe, and all its items must be final, so that a claim on it has nothing left to do. A
-//! payload without a valid seal may have replaced another one, so no marker is left for it. Finally, the markers of
+//! payload without a valid seal may have replaced another one, so no tombstone is left for it. Finally, the tombstones of
 //! payloads that were removed long ago are removed too.
 
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use std::time::Duration;
 use futures::future::join_all;
 
 use crate::domain::ids::TransactionKey;
-use crate::messaging::claim_check::{ClaimCheck, MARKERS};
+use crate::messaging::claim_check::{ClaimCheck, TOMBSTONES};
 use crate::messaging::envelope::claim::PAYLOADS;
 use crate::messaging::envelope::seal::Seal;
 use crate::messaging::envelope::{Claim, Content};
@@ -25,7 +25,7 @@ use crate::ports::world::World;
 /// Minimum age at which a payload is removed. Work is usually final within seconds; a day leaves time for outages, for
 /// clocks that differ, and for an operator to investigate.
 pub const AGE_MIN: Duration = Duration::from_secs(24 * 3600);
-/// Minimum age at which a marker is removed. The claim of its payload may wait on the queue for this time, for example
+/// Minimum age at which a tombstone is removed. The claim of its payload may wait on the queue for this time, for example
 /// while the gate is held over holidays. An older claim waits for a recovery.
 pub const MARKER_AGE_MIN: Duration = Duration::from_secs(8 * 24 * 3600);
 /// Number of payloads in one listing request.
@@ -70,7 +70,7 @@ impl Sweep {
         Self { payloads, claims, ledger, seal: seal.clone(), world }
     }
 
-    /// Examines every payload of work in the store. Removes those that are no longer needed, and old markers.
+    /// Examines every payload of work in the store. Removes those that are no longer needed, and old tombstones.
     ///
     /// # Errors
     /// [`StoreFault`] if the store cannot be used. The next sweep continues after what was already removed.
@@ -95,7 +95,7 @@ impl Sweep {
             }
         }
         loop {
-            let listing = self.payloads.list(MARKERS, cursor.as_deref(), LISTING_LEN).await?;
+            let listing = self.payloads.list(TOMBSTONES, cursor.as_deref(), LISTING_LEN).await?;
             for entry in listing.items.iter().filter(|entry| is_old(entry, MARKER_AGE_MIN)) {
                 self.payloads.delete(&entry.name).await?;
             }

@@ -159,7 +159,7 @@ pub struct RegisteredProcess {
     /// The time by which a live process renews its entry.
     pub next_by: Timestamp,
     /// How many attempts to process a message alone the process survived although the message may still record them.
-    pub survivals: u64,
+    pub attempts_survived: u64,
     /// The level of the program; see [`LEVEL`].
     pub level: u32,
 }
@@ -277,7 +277,7 @@ mod tests {
             address: Address::parse("h:1").unwrap(),
             started_at: at(0),
             next_by: at(600),
-            survivals: 0,
+            attempts_survived: 0,
             level: LEVEL,
         };
         assert!(!entry.is_stale(at(0)) && !entry.is_stale(at(600)) && !entry.is_stale(at(630)));
@@ -299,7 +299,7 @@ mod tests {
                 address: Address::parse("h:1").unwrap(),
                 started_at: now,
                 next_by: now,
-                survivals: 0,
+                attempts_survived: 0,
                 level,
             };
             registry.announce(&entry).await.unwrap();

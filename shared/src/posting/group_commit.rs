@@ -1,4 +1,4 @@
-//! Group commit without timers. While the maximum number of writes of a lane (usually one) is in progress, arriving
+//! Group commit without timers. While the maximum number of writes of a partition (usually one) is in progress, arriving
 //! items are collected, and the next write takes all of them. A single item never waits; concurrent items share a write.
 //!
 //! The write runs in its own task. If a caller is cancelled (its client closed the connection), the write continues and
@@ -16,10 +16,10 @@ use tokio::sync::oneshot;
 
 use crate::ports::world::World;
 
-/// Writes a group of items of one lane and returns one answer per item, in the same order.
+/// Writes a group of items of one partition and returns one answer per item, in the same order.
 pub type Flush<L, T, A> = Arc<dyn Fn(L, Vec<T>) -> BoxFuture<'static, Vec<A>> + Send + Sync>;
 
-/// Waits for more items before the next group of a lane is taken.
+/// Waits for more items before the next group of a partition is taken.
 pub type Linger<L> = Arc<dyn Fn(L) -> BoxFuture<'static, ()> + Send + Sync>;
 
 struct Waiting<T, A> {
@@ -57,18 +57,18 @@ impl<A> Drop for Answers<A> {
     }
 }
 
-/// The waiting items of a lane, and the number of tasks that write them (at least one).
-struct Lane<T, A> {
+/// The waiting items of a partition, and the number of tasks that write them (at least one).
+struct Partition<T, A> {
     waiting: VecDeque<Waiting<T, A>>,
     writers: usize,
     /// Whether a started writer has not taken its group yet. It will take the items that arrive now.
     starting: bool,
 }
 
-/// The lanes for which a task is writing.
-type Lanes<L, T, A> = Arc<Mutex<BTreeMap<L, Lane<T, A>>>>;
+/// The partitions for which a task is writing.
+type Partitions<L, T, A> = Arc<Mutex<BTreeMap<L, Partition<T, A>>>>;
 
-/// Collects items by lane and writes them in groups.
+/// Collects items by partition and writes them in groups.
 pub struct GroupCommit<L, T, A> {
     world: Arc<dyn World>,
     linger: Option<Linger<L>>,
@@ -77,7 +77,7 @@ pub struct GroupCommit<L, T, A> {
     writers_max: usize,
     /// Whether the writing task runs on the thread of the caller that starts it.
     on_thread_of_caller: bool,
-    lanes: Lanes<L, T, A>,
+    partitions: Partitions<L, T, A>,
 }
 
 /// Error: the writing task ended without an answer, due to a bug or the end of the process. The item's state is unknown.
@@ -100,11 +100,11 @@ where
             group_max,
             writers_max: 1,
             on_thread_of_caller: false,
-            lanes: Arc::default(),
+            partitions: Arc::default(),
         }
     }
 
-    /// Sets the number of groups of a lane that are written concurrently. Use it for a `flush` that combines its
+    /// Sets the number of groups of a partition that are written concurrently. Use it for a `flush` that combines its
     /// writes, so that a group that is ready joins the next write while the previous one is in progress.
     pub fn with_concurrency(self, writers_max: NonZeroUsize) -> Self {
         Self { writers_max: writers_max.get(), ..self }
@@ -125,29 +125,29 @@ where
     ///
     /// # Errors
     /// [`Abandoned`] when no answer will come.
-    pub async fn submit(&self, lane: L, item: T) -> Result<A, Abandoned> {
+    pub async fn submit(&self, partition: L, item: T) -> Result<A, Abandoned> {
         let (answer, answered) = oneshot::channel();
         let waiting = Waiting { item, answer, thread: std::thread::current().id() };
         let has_room = {
-            let mut lanes = self.lanes.lock();
-            let none = || Lane { waiting: VecDeque::new(), writers: 0, starting: false };
-            let of_lane = lanes.entry(lane.clone()).or_insert_with(none);
-            of_lane.waiting.push_back(waiting);
-            let has_room = of_lane.writers < self.writers_max && !of_lane.starting;
+            let mut partitions = self.partitions.lock();
+            let none = || Partition { waiting: VecDeque::new(), writers: 0, starting: false };
+            let of_partition = partitions.entry(partition.clone()).or_insert_with(none);
+            of_partition.waiting.push_back(waiting);
+            let has_room = of_partition.writers < self.writers_max && !of_partition.starting;
             if has_room {
-                of_lane.writers = of_lane.writers.saturating_add(1);
-                of_lane.starting = true;
+                of_partition.writers = of_partition.writers.saturating_add(1);
+                of_partition.starting = true;
             }
             has_room
         };
         if has_room {
             let writer = LaneWriter {
                 writes: true,
-                lane,
+                partition,
                 linger: self.linger.clone(),
                 flush: Arc::clone(&self.flush),
                 group_max: self.group_max,
-                lanes: Arc::clone(&self.lanes),
+                partitions: Arc::clone(&self.partitions),
             };
             let task = writer.run().boxed();
             if self.on_thread_of_caller {
@@ -161,25 +161,25 @@ where
 }
 
 struct LaneWriter<L: Ord, T, A> {
-    /// Whether the lane still counts this writer.
+    /// Whether the partition still counts this writer.
     writes: bool,
-    lane: L,
+    partition: L,
     linger: Option<Linger<L>>,
     flush: Flush<L, T, A>,
     group_max: usize,
-    lanes: Lanes<L, T, A>,
+    partitions: Partitions<L, T, A>,
 }
 
 impl<L: Clone + Ord, T, A> LaneWriter<L, T, A> {
     async fn run(mut self) {
         loop {
             if let Some(linger) = &self.linger {
-                linger(self.lane.clone()).await;
+                linger(self.partition.clone()).await;
             }
             let Some(group) = self.next_group() else { return };
             let (items, callers): (Vec<T>, Vec<_>) =
                 group.into_iter().map(|waiting| (waiting.item, (waiting.thread, waiting.answer))).unzip();
-            let results = (self.flush)(self.lane.clone(), items).await;
+            let results = (self.flush)(self.partition.clone(), items).await;
             assert!(results.len() == callers.len(), "each item of a group has one answer");
             // A list in the order of first occurrence is enough for a few threads.
             let mut by_thread: Vec<(ThreadId, VecDeque<_>)> = Vec::new();
@@ -195,35 +195,35 @@ impl<L: Clone + Ord, T, A> LaneWriter<L, T, A> {
 
     /// Returns the next group. If nothing waits, ends this writer and returns `None`.
     fn next_group(&mut self) -> Option<Vec<Waiting<T, A>>> {
-        let mut lanes = self.lanes.lock();
-        let of_lane = lanes.get_mut(&self.lane)?;
-        of_lane.starting = false;
-        let size = of_lane.waiting.len().min(self.group_max);
+        let mut partitions = self.partitions.lock();
+        let of_partition = partitions.get_mut(&self.partition)?;
+        of_partition.starting = false;
+        let size = of_partition.waiting.len().min(self.group_max);
         if size > 0 {
-            return Some(of_lane.waiting.drain(..size).collect());
+            return Some(of_partition.waiting.drain(..size).collect());
         }
         self.writes = false;
-        remove_writer(&mut lanes, &self.lane);
+        remove_writer(&mut partitions, &self.partition);
         None
     }
 }
 
 impl<L: Ord, T, A> Drop for LaneWriter<L, T, A> {
-    /// After a panic, frees the lane. Callers that no other writer serves then fail at once.
+    /// After a panic, frees the partition. Callers that no other writer serves then fail at once.
     fn drop(&mut self) {
         if self.writes {
-            remove_writer(&mut self.lanes.lock(), &self.lane);
+            remove_writer(&mut self.partitions.lock(), &self.partition);
         }
     }
 }
 
-/// Removes a writer from its lane. The last one removes the lane.
-fn remove_writer<L: Ord, T, A>(lanes: &mut BTreeMap<L, Lane<T, A>>, lane: &L) {
-    let Some(of_lane) = lanes.get_mut(lane) else { return };
-    of_lane.writers = of_lane.writers.saturating_sub(1);
-    of_lane.starting = false;
-    if of_lane.writers == 0 {
-        lanes.remove(lane);
+/// Removes a writer from its partition. The last one removes the partition.
+fn remove_writer<L: Ord, T, A>(partitions: &mut BTreeMap<L, Partition<T, A>>, partition: &L) {
+    let Some(of_partition) = partitions.get_mut(partition) else { return };
+    of_partition.writers = of_partition.writers.saturating_sub(1);
+    of_partition.starting = false;
+    if of_partition.writers == 0 {
+        partitions.remove(partition);
     }
 }
 
@@ -254,7 +254,7 @@ mod tests {
     async fn items_that_arrive_during_a_write_share_the_next_one() {
         let (gate, sizes) = (Arc::new(Semaphore::new(0)), Sizes::default());
         let group = doubling(Arc::clone(&gate), Arc::clone(&sizes));
-        let all = futures::future::join_all((0..12).map(|item| group.submit("lane", item)));
+        let all = futures::future::join_all((0..12).map(|item| group.submit("partition", item)));
         let open = async {
             tokio::task::yield_now().await;
             gate.add_permits(3);
@@ -272,7 +272,7 @@ mod tests {
         let group = group.with_concurrency(NonZeroUsize::new(2).unwrap());
         let mut callers = Vec::new();
         for (items, expected) in [(0..1, [1].as_slice()), (1..3, &[1, 2]), (3..6, &[1, 2])] {
-            let mut more: Vec<_> = items.map(|item| Box::pin(group.submit("lane", item))).collect();
+            let mut more: Vec<_> = items.map(|item| Box::pin(group.submit("partition", item))).collect();
             for caller in &mut more {
                 assert!(caller.now_or_never().is_none());
             }
@@ -286,7 +286,7 @@ mod tests {
         let answers = futures::future::join_all(callers).await;
         assert_eq!(answers, (0..6).map(|item| Ok(item * 2)).collect::<Vec<_>>());
         assert_eq!(sizes.lock().as_slice(), [1, 2, 3]);
-        assert!(group.lanes.lock().is_empty(), "no writer is left");
+        assert!(group.partitions.lock().is_empty(), "no writer is left");
     }
 
     /// Of several callers on one thread, the one that is woken to pass the answers on is cancelled, before or after
@@ -295,7 +295,7 @@ mod tests {
     async fn a_cancelled_caller_does_not_withhold_the_answers_of_others() {
         let (gate, sizes) = (Arc::new(Semaphore::new(0)), Sizes::default());
         let group = doubling(Arc::clone(&gate), Arc::clone(&sizes));
-        let mut callers: Vec<_> = (0..4).map(|item| Box::pin(group.submit("lane", item))).collect();
+        let mut callers: Vec<_> = (0..4).map(|item| Box::pin(group.submit("partition", item))).collect();
         for caller in &mut callers {
             assert!(caller.now_or_never().is_none());
         }
@@ -311,14 +311,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_write_ends_with_the_thread_of_its_caller_and_the_lane_continues() {
+    async fn a_write_ends_with_the_thread_of_its_caller_and_the_partition_continues() {
         let (gate, sizes) = (Arc::new(Semaphore::new(0)), Sizes::default());
         let group = Arc::new(doubling(Arc::clone(&gate), Arc::clone(&sizes)).on_thread_of_caller());
         let of_thread = Arc::clone(&group);
         let first = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
             runtime.block_on(async {
-                let mut submitted = Box::pin(of_thread.submit("lane", 1));
+                let mut submitted = Box::pin(of_thread.submit("partition", 1));
                 while sizes.lock().is_empty() {
                     assert!((&mut submitted).now_or_never().is_none(), "nothing lets the write end");
                     tokio::task::yield_now().await;
@@ -327,14 +327,14 @@ mod tests {
         });
         tokio::task::spawn_blocking(|| first.join().unwrap()).await.unwrap();
         gate.add_permits(1);
-        assert_eq!(group.submit("lane", 2).await, Ok(4));
+        assert_eq!(group.submit("partition", 2).await, Ok(4));
     }
 
     #[tokio::test]
-    async fn a_group_that_panics_is_reported_and_the_lane_continues() {
+    async fn a_group_that_panics_is_reported_and_the_partition_continues() {
         let (gate, sizes) = (Arc::new(Semaphore::new(9)), Sizes::default());
         let group = doubling(gate, sizes);
-        assert_eq!(group.submit("lane", 13).await, Err(Abandoned));
-        assert_eq!(group.submit("lane", 4).await, Ok(8));
+        assert_eq!(group.submit("partition", 13).await, Err(Abandoned));
+        assert_eq!(group.submit("partition", 4).await, Ok(8));
     }
 }

@@ -23,7 +23,7 @@ pub fn entry_in(world: &dyn World) -> RegisteredProcess {
         address: Address::parse("test:1").expect("it is an address"),
         started_at: now,
         next_by: now,
-        survivals: 0,
+        attempts_survived: 0,
         level: LEVEL,
     }
 }

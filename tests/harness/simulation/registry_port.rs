@@ -13,7 +13,7 @@ impl ProcessRegistry for StoreConnection {
     async fn announce(&self, entry: &RegisteredProcess) -> Result<(), StoreFault> {
         let mut kept = entry.clone();
         if self.makes(Mutation::SurvivorCountsAsEnded) {
-            kept.survivals = 0;
+            kept.attempts_survived = 0;
         }
         self.request(StoreRequest::write("announce", entry.id), move |network| {
             now(network.raw.process_registry.announce(&kept))

@@ -38,7 +38,7 @@ pub async fn recover(bank: &Bank, out: &mut (dyn Write + Send)) -> anyhow::Resul
 /// # Errors
 /// When the payloads cannot be listed or removed.
 pub async fn sweep(bank: &Bank, out: &mut (dyn Write + Send)) -> anyhow::Result<()> {
-    // A marker of a removed payload needs the secret of the seals.
+    // A tombstone of a removed payload needs the secret of the seals.
     bank.seal.ready(&*bank.world).await;
     let swept = Sweep::new(&bank.store, &bank.seal, Arc::clone(&bank.world)).run().await;
     let on = |it: &Swept| AuditTarget::one("removed", it.removed);

@@ -17,7 +17,7 @@ mod credit;
 mod headers;
 mod limits;
 mod lookups;
-mod mandates;
+mod management_rights;
 mod operators;
 mod overview;
 mod partners;

@@ -50,7 +50,7 @@ async fn register(bank: &TestBank, kind: ProcessKind) -> ProcessId {
         address: Address::parse("http://127.0.0.1:1").unwrap(),
         started_at: bank.world.now(),
         next_by: bank.world.now().after(Duration::from_secs(35 * 60)),
-        survivals: 0,
+        attempts_survived: 0,
         level: LEVEL,
     };
     bank.store.process_registry.announce(&entry).await.unwrap();

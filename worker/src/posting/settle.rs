@@ -38,7 +38,7 @@ impl Settlement<'_> {
     pub async fn apply(&self, delivery: &Delivery<Envelope>, disposition: Disposition) -> bool {
         match disposition {
             Disposition::Delete => {
-                // Payload first: if the process dies in between, the payload's marker proves that its work is settled.
+                // Payload first: if the process dies in between, the payload's tombstone proves that its work is settled.
                 self.remove_payload(delivery).await;
                 self.settler.delete(delivery).await
             }

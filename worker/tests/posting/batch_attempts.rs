@@ -265,7 +265,7 @@ async fn no_chunks_are_sent_again_while_messages_of_batches_wait() {
 async fn a_dead_letter_of_a_batch_contains_no_attempts() {
     let setup = Setup::new().await;
     let body = Named::of(key(), vec![1]).encode();
-    let attempt = Attempt { process: entry(&setup.0.bank()).id, survivals: 4 };
+    let attempt = Attempt { process: entry(&setup.0.bank()).id, attempts_survived: 4 };
     let attempts = Attempts::NONE.with(attempt);
     let recorded = with_attempts(&body, &attempts, &seal());
     assert_eq!(attempts_in(&recorded, &seal()), attempts);
@@ -282,8 +282,8 @@ async fn a_dead_letter_of_a_batch_contains_no_attempts() {
 
 #[test]
 fn a_seal_that_cannot_be_verified_is_kept() {
-    let attempts =
-        Attempts::NONE.with(Attempt { process: ProcessId::from_uuid(Uuid::from_u128(1)), survivals: 0 });
+    let attempts = Attempts::NONE
+        .with(Attempt { process: ProcessId::from_uuid(Uuid::from_u128(1)), attempts_survived: 0 });
     let outcome = br#"{"v":1,"results":""}"#.to_vec();
     let sealed = seal_of("another-secret-of-a-bank").seal(Purpose::ChunkOutcome, outcome.clone());
     assert_eq!(with_attempts(&sealed, &attempts, &seal()), sealed);

@@ -120,7 +120,7 @@ async fn a_claim_whose_payload_was_lost_waits_until_a_recovery_has_found_its_wor
     let work = many(&fixture).await;
     let name = send_claim(&fixture, work).await;
     fixture.store.payloads.delete(&name).await.unwrap();
-    // Anybody may write a marker, but not seal it.
+    // Anybody may write a tombstone, but not seal it.
     fixture.store.payloads.put(&format!("settled-{name}"), br#"{"v":1}"#).await.unwrap();
     let repair = fixture.bank().repair;
     // No transaction is due yet.

@@ -243,7 +243,7 @@ impl<W: World + 'static> Fixture<W> {
             let next_by = self.world.now().before(Duration::from_secs(3600));
             let ended = RegisteredProcess { next_by, ..entry(&self.bank()) };
             self.store.process_registry.announce(&ended).await.unwrap();
-            attempts = attempts.with(Attempt { process: ended.id, survivals: 0 });
+            attempts = attempts.with(Attempt { process: ended.id, attempts_survived: 0 });
         }
         attempts
     }

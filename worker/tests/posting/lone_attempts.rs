@@ -71,7 +71,7 @@ impl Process {
     }
 
     pub async fn renew(&mut self) {
-        self.entry.survivals = self.bank.registration.survivals();
+        self.entry.attempts_survived = self.bank.registration.attempts_survived();
         self.renew_unchanged().await;
         self.bank.gate_permits.register(&self.entry, Duration::MAX);
     }
@@ -234,7 +234,7 @@ async fn an_attempt_whose_message_was_released_needs_no_renewal_of_the_entry() {
     let message = setup.fixture.receive(VISIBILITY).await.remove(0);
     assert!(message.dequeue_count > 3 * DEQUEUE_COUNT_MAX && envelope_in(&message.body).forgiven > 0);
     assert!(envelope_in(&message.body).attempts.is_empty());
-    assert_eq!(process.bank.registration.survivals(), 0);
+    assert_eq!(process.bank.registration.attempts_survived(), 0);
 }
 
 #[tokio::test]

@@ -12,7 +12,8 @@ use super::Lines;
 use super::journal::{euro, full_details, work};
 
 fn attempts() -> Attempts {
-    Attempts::NONE.with(Attempt { process: ProcessId::from_uuid(Uuid::from_u128(0x33)), survivals: 4 })
+    Attempts::NONE
+        .with(Attempt { process: ProcessId::from_uuid(Uuid::from_u128(0x33)), attempts_survived: 4 })
 }
 
 fn reply_to() -> Option<ReplyTo> {

@@ -144,8 +144,8 @@ async fn a_sweep_removes_only_old_payloads_whose_work_is_final() {
     assert_eq!(sweep(&fixture).await, swept);
     let mut kept = vec![open.clone(), unknown, damaged, young];
     kept.extend(["letter-1", "workers", "a-work-1"].map(str::to_owned));
-    let marker = format!("settled-{done}");
-    kept.push(marker.clone());
+    let tombstone = format!("settled-{done}");
+    kept.push(tombstone.clone());
     kept.sort();
     assert_eq!(payloads(&fixture).await, kept, "all but {done}");
     // Once the rest is final, the next sweep removes it.
@@ -154,10 +154,10 @@ async fn a_sweep_removes_only_old_payloads_whose_work_is_final() {
     assert!(!payloads(&fixture).await.contains(&open));
     world.advance(MARKER_AGE_MIN - Duration::from_millis(1));
     sweep(&fixture).await;
-    assert!(payloads(&fixture).await.contains(&marker), "its claim may be received again");
+    assert!(payloads(&fixture).await.contains(&tombstone), "its claim may be received again");
     world.advance(Duration::from_millis(1));
     sweep(&fixture).await;
-    assert!(!payloads(&fixture).await.contains(&marker));
+    assert!(!payloads(&fixture).await.contains(&tombstone));
 }
 
 /// Compresses content as a payload.
@@ -168,7 +168,7 @@ fn compressed(content: &[u8]) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_payload_that_was_replaced_counts_as_missing_and_is_swept_without_a_marker() {
+async fn a_payload_that_was_replaced_counts_as_missing_and_is_swept_without_a_tombstone() {
     let (fixture, world) = with_still_clock().await;
     let work = accepted(&fixture, 2).await;
     let name = put(&fixture, work.clone()).await;
@@ -197,7 +197,7 @@ async fn a_process_without_the_secret_neither_stores_nor_removes_payloads() {
     let claims = ClaimCheck::new(&fixture.store.ports(), &ignorant, Arc::clone(&fixture.world));
     assert!(claims.put(Envelope::of(work)).await.is_err());
     assert!(claims.remove(&name).await.is_err());
-    assert_eq!(payloads(&fixture).await, [name], "neither removed nor with a marker that proves nothing");
+    assert_eq!(payloads(&fixture).await, [name], "neither removed nor with a tombstone that proves nothing");
 }
 
 #[tokio::test]

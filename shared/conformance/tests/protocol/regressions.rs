@@ -199,7 +199,7 @@ async fn a_damaged_row_does_not_stop_the_posting_of_the_others() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lane_that_becomes_idle_abandons_no_caller() {
+async fn a_partition_that_becomes_idle_abandons_no_caller() {
     let flush: Flush<u8, u32, u32> = Arc::new(|_, items| async move { items }.boxed());
     let group = Arc::new(GroupCommit::new(world(), 8, flush));
     let callers = (0..4).map(|_| {

@@ -104,7 +104,7 @@ impl Setup {
             address: Address::parse("test:1").unwrap(),
             started_at: self.world.now(),
             next_by: self.world.now().after(365 * DAY),
-            survivals: 0,
+            attempts_survived: 0,
             level: LEVEL,
         };
         bank.store.process_registry.announce(&entry).await.unwrap();

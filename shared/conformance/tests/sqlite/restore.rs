@@ -100,7 +100,7 @@ fn nothing_that_was_published_since_the_backup_is_repeated() {
             address: Address::parse("127.0.0.1:1").unwrap(),
             started_at: fixture.world().now(),
             next_by: fixture.world().now(),
-            survivals: 0,
+            attempts_survived: 0,
             level: LEVEL,
         };
         store.process_registry.announce(&process).await.unwrap();

@@ -151,7 +151,7 @@ impl Heartbeat {
             address: self.address.clone(),
             started_at: self.started_at,
             next_by: self.world.now().after(VALID_FOR),
-            survivals: self.registration.survivals(),
+            attempts_survived: self.registration.attempts_survived(),
             level: LEVEL,
         };
         let begun = self.world.uptime();

@@ -99,7 +99,7 @@ impl Cluster {
             address: address.clone(),
             started_at: self.world.now(),
             next_by: self.world.now().after(Duration::from_secs(3600)),
-            survivals: 0,
+            attempts_survived: 0,
             level: LEVEL,
         };
         self.ports.process_registry.announce(&entry).await.unwrap();

@@ -28,19 +28,19 @@ struct EntryRow {
     address: String,
     started_at: String,
     next_by: String,
-    survivals: String,
+    attempts_survived: String,
     level: u32,
 }
 
 impl EntryRow {
     fn of(entry: &RegisteredProcess) -> Self {
-        let RegisteredProcess { id: _, kind, address, started_at, next_by, survivals, level } = entry;
+        let RegisteredProcess { id: _, kind, address, started_at, next_by, attempts_survived, level } = entry;
         Self {
             kind: kind.code().to_owned(),
             address: address.to_string(),
             started_at: started_at.unix_ms().to_string(),
             next_by: next_by.unix_ms().to_string(),
-            survivals: survivals.to_string(),
+            attempts_survived: attempts_survived.to_string(),
             level: *level,
         }
     }
@@ -54,7 +54,10 @@ impl EntryRow {
             address: Address::parse(&self.address).map_err(|_| InvalidProperty("Address"))?,
             started_at: time(&self.started_at, "StartedAt")?,
             next_by: time(&self.next_by, "NextBy")?,
-            survivals: self.survivals.parse().map_err(|_| InvalidProperty("Survivals"))?,
+            attempts_survived: self
+                .attempts_survived
+                .parse()
+                .map_err(|_| InvalidProperty("AttemptsSurvived"))?,
             level: self.level,
         }))
     }

@@ -26,14 +26,16 @@ impl SqliteProcessRegistry {
 #[async_trait]
 impl ProcessRegistry for SqliteProcessRegistry {
     async fn announce(&self, entry: &RegisteredProcess) -> Result<(), StoreFault> {
-        let RegisteredProcess { id, kind, address, started_at, next_by, survivals, level } = entry.clone();
-        let survivals = i64::try_from(survivals).unwrap_or(i64::MAX);
+        let RegisteredProcess { id, kind, address, started_at, next_by, attempts_survived, level } =
+            entry.clone();
+        let attempts_survived = i64::try_from(attempts_survived).unwrap_or(i64::MAX);
         let job = move |connection: &Connection| {
             let sql = "INSERT OR REPLACE INTO roster
-                           (id, kind, address, started_at, next_by, survivals, level)
+                           (id, kind, address, started_at, next_by, attempts_survived, level)
                        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
             let times = (started_at.unix_ms(), next_by.unix_ms());
-            let columns = (id.simple(), kind.code(), address.as_str(), times.0, times.1, survivals, level);
+            let columns =
+                (id.simple(), kind.code(), address.as_str(), times.0, times.1, attempts_survived, level);
             connection.prepare_cached(sql)?.execute(columns)?;
             Ok(Verdict::Keep(()))
         };
@@ -50,7 +52,7 @@ impl ProcessRegistry for SqliteProcessRegistry {
 
     async fn list(&self) -> Result<Vec<RegisteredProcess>, StoreFault> {
         let job = |connection: &Connection| {
-            let sql = "SELECT id, kind, address, started_at, next_by, survivals, level FROM roster
+            let sql = "SELECT id, kind, address, started_at, next_by, attempts_survived, level FROM roster
                        ORDER BY id";
             let mut statement = connection.prepare_cached(sql)?;
             let entries = statement.query_and_then([], read)?;
@@ -70,7 +72,7 @@ fn read(row: &Row<'_>) -> Result<Option<RegisteredProcess>, SqlFault> {
         address: columns::code(row, 2, "address", |text| Address::parse(text).ok())?,
         started_at: columns::timestamp(row, 3)?,
         next_by: columns::timestamp(row, 4)?,
-        survivals: u64::try_from(row.get::<_, i64>(5)?).unwrap_or(0),
+        attempts_survived: u64::try_from(row.get::<_, i64>(5)?).unwrap_or(0),
         level: row.get(6)?,
     }))
 }

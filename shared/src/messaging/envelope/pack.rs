@@ -15,7 +15,7 @@ const FRAME_BYTES: usize = 2048 + SEAL_BYTES + ADDRESS_CHARS_MAX + PROOF_CHARS_M
 /// Largest number of messages for some work. Beyond it, the work goes into the payload store.
 ///
 /// A claim costs a send, a receive and a delete like any message, and also a put, a get and a delete of a blob and a
-/// put and a delete of its marker. Its latency is about that of four sends. A blob write is by far the most expensive
+/// put and a delete of its tombstone. Its latency is about that of four sends. A blob write is by far the most expensive
 /// operation (0.055 USD per 10,000, against 0.0044 for other blob operations and 0.004 for queue operations), so the
 /// costs are equal at about eleven messages. Latency decides, because clients wait for the answer.
 const MESSAGES_MAX: usize = 4;

@@ -56,7 +56,7 @@ fn an_item_without_a_readable_origin_is_still_work() {
 fn attempts(processes: usize) -> Attempts {
     let attempt = |number: u128| Attempt {
         process: ProcessId::from_uuid(Uuid::from_u128(u128::MAX.wrapping_sub(number))),
-        survivals: u64::MAX,
+        attempts_survived: u64::MAX,
     };
     (0..).take(processes).fold(Attempts::NONE, |attempts, number| attempts.with(attempt(number)))
 }

@@ -24,7 +24,7 @@ use crate::posting::spans::{end_write, error_of};
 use crate::tracer::Tracer;
 
 /// A group contains transactions of one queue, and of one account only if the ledger cannot group several accounts.
-pub(super) type InsertLane = (QueueName, Option<AccountKey>);
+pub(super) type InsertPartition = (QueueName, Option<AccountKey>);
 
 /// A submission, and the rights on which it was admitted.
 pub(super) type Admitted = (Submission, Standing);
@@ -33,13 +33,13 @@ pub(super) type Admitted = (Submission, Standing);
 pub(super) type Inserted = Option<Shared<AcceptOutcome>>;
 
 /// Groups the inserts of concurrent requests.
-pub(super) type Inserts = GroupCommit<InsertLane, Admitted, Inserted>;
+pub(super) type Inserts = GroupCommit<InsertPartition, Admitted, Inserted>;
 
 /// Number of groups that are written concurrently if the ledger groups all accounts. Such a ledger combines the groups
 /// that it receives, so a group that is ready need not wait for the previous one.
 const GROUPS_AT_ONCE: NonZeroUsize = NonZeroUsize::new(2).expect("not zero");
 
-pub(super) fn lane(grouping: AcceptGrouping, account: AccountKey, queue_count: u16) -> InsertLane {
+pub(super) fn partition(grouping: AcceptGrouping, account: AccountKey, queue_count: u16) -> InsertPartition {
     let only = match grouping {
         AcceptGrouping::OneAccount => Some(account),
         AcceptGrouping::AllAccounts => None,
@@ -75,7 +75,7 @@ fn insert_groups(
     doorbell: Arc<dyn Doorbell>,
     used_queues: Arc<UsedQueues>,
     tracer: Arc<Tracer>,
-) -> Flush<InsertLane, Admitted, Inserted> {
+) -> Flush<InsertPartition, Admitted, Inserted> {
     let world = Arc::clone(world);
     Arc::new(move |(queue, _), group| {
         let world = Arc::clone(&world);

@@ -345,10 +345,10 @@ impl Acceptor {
         rights: &mut R,
         is_in_doubt: bool,
     ) -> Result<AcceptOutcome, AcceptFault> {
-        let lane = inserts::lane(self.ledger.accept_grouping(), new.key.account, self.queue_count);
+        let partition = inserts::partition(self.ledger.accept_grouping(), new.key.account, self.queue_count);
         for _ in 0..CONFIRMATIONS_MAX {
             let admitted = (new.clone(), rights.standing().clone());
-            if let Some(outcome) = self.inserts.submit(lane.clone(), admitted).await? {
+            if let Some(outcome) = self.inserts.submit(partition.clone(), admitted).await? {
                 return outcome.map_err(AcceptFault::Log);
             }
             confirm(rights, is_in_doubt).await?;

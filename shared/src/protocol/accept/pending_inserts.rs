@@ -19,7 +19,7 @@ use crate::ports::world::World;
 const WAIT_MAX: Duration = Duration::from_millis(100);
 
 /// The inserts whose work goes to one queue.
-struct Lane {
+struct Partition {
     next: u64,
     open: BTreeSet<u64>,
     /// The duration of the latest insert, at most [`WAIT_MAX`].
@@ -30,7 +30,7 @@ struct Lane {
 
 pub(super) struct PendingInserts {
     world: Arc<dyn World>,
-    lanes: Mutex<BTreeMap<QueueName, Lane>>,
+    partitions: Mutex<BTreeMap<QueueName, Partition>>,
 }
 
 /// An insert in progress. Dropping the value ends it.
@@ -43,15 +43,15 @@ pub(super) struct PendingInsert<'a> {
 
 impl PendingInserts {
     pub(super) fn new(world: Arc<dyn World>) -> Self {
-        Self { world, lanes: Mutex::default() }
+        Self { world, partitions: Mutex::default() }
     }
 
     /// Registers the start of an insert whose work goes to this queue.
     pub(super) fn begin(&self, queue: QueueName) -> PendingInsert<'_> {
-        let number = self.lane(&queue, |lane| {
-            let number = lane.next;
-            lane.next = number.saturating_add(1);
-            lane.open.insert(number);
+        let number = self.partition(&queue, |partition| {
+            let number = partition.next;
+            partition.next = number.saturating_add(1);
+            partition.open.insert(number);
             number
         });
         PendingInsert { inserts: self, queue, number, started_at: self.world.uptime() }
@@ -59,15 +59,15 @@ impl PendingInserts {
 
     /// Waits until every current insert has ended, at most for the duration of the latest one.
     pub(super) async fn wait_for_current(&self, queue: &QueueName) {
-        let (next, duration, mut oldest) =
-            self.lane(queue, |lane| (lane.next, lane.duration, lane.oldest.subscribe()));
+        let (next, duration, mut oldest) = self
+            .partition(queue, |partition| (partition.next, partition.duration, partition.oldest.subscribe()));
         let ended = oldest.wait_for(|oldest| *oldest >= next);
         select(std::pin::pin!(ended), self.world.sleep(duration)).await;
     }
 
-    fn lane<T>(&self, queue: &QueueName, access: impl FnOnce(&mut Lane) -> T) -> T {
-        let mut lanes = self.lanes.lock();
-        access(lanes.entry(queue.clone()).or_insert_with(|| Lane {
+    fn partition<T>(&self, queue: &QueueName, access: impl FnOnce(&mut Partition) -> T) -> T {
+        let mut partitions = self.partitions.lock();
+        access(partitions.entry(queue.clone()).or_insert_with(|| Partition {
             next: 0,
             open: BTreeSet::new(),
             duration: Duration::ZERO,
@@ -79,11 +79,11 @@ impl PendingInserts {
 impl Drop for PendingInsert<'_> {
     fn drop(&mut self) {
         let duration = self.inserts.world.uptime().saturating_sub(self.started_at);
-        self.inserts.lane(&self.queue, |lane| {
-            lane.open.remove(&self.number);
-            lane.duration = duration.min(WAIT_MAX);
-            let oldest = lane.open.first().copied().unwrap_or(lane.next);
-            lane.oldest.send_replace(oldest);
+        self.inserts.partition(&self.queue, |partition| {
+            partition.open.remove(&self.number);
+            partition.duration = duration.min(WAIT_MAX);
+            let oldest = partition.open.first().copied().unwrap_or(partition.next);
+            partition.oldest.send_replace(oldest);
         });
     }
 }

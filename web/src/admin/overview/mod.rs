@@ -240,7 +240,7 @@ impl OverviewService {
             address: self.address.clone(),
             started_at,
             next_by: at,
-            survivals: 0,
+            attempts_survived: 0,
             level: LEVEL,
         });
         let own = ProcessState { entry, seen_at: at, status: Some(statuses.own.clone()) };

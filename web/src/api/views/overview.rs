@@ -50,7 +50,8 @@ pub fn overview(overview: BankOverview, scaling: &ScalingPolicy, prices: &Prices
 /// Converts a process. It has acknowledged the gate if it applies `current_epoch`.
 fn process(process: ProcessState, current_epoch: u64) -> wire::OverviewProcess {
     let ProcessState { entry, seen_at, status } = process;
-    let RegisteredProcess { id, kind, address, started_at, next_by: _, survivals: _, level: _ } = entry;
+    let RegisteredProcess { id, kind, address, started_at, next_by: _, attempts_survived: _, level: _ } =
+        entry;
     let build =
         |text: fn(&Status) -> &String| status.as_ref().map(text).filter(|text| !text.is_empty()).cloned();
     let gate = status.as_ref().and_then(|status| status.gate);
