@@ -208,7 +208,7 @@ impl Batches {
     async fn set_hindrance(&self, key: &BatchKey, hindrance: Hindrance) -> Result<Option<Batch>, BatchFault> {
         let hinder = |batch: Batch| {
             let is_open = !batch.phase.is_final() && batch.stop().is_none();
-            Ok(is_open.then(|| Batch { hindrance: Some(hindrance), ..batch }))
+            Ok(is_open.then_some(Batch { hindrance: Some(hindrance), ..batch }))
         };
         self.change(key, hinder).await
     }
