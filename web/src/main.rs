@@ -37,7 +37,7 @@ use postonce_web::cli::operator;
 use postonce_web::cli::order_numbers::{self, OrderNumbersCommand};
 use postonce_web::cli::partners::{self, PartnersCommand};
 use postonce_web::cli::queues::{self, QueuesCommand};
-use postonce_web::cli::verify::{self, Verdict, VerifyCommand};
+use postonce_web::cli::verify::{self, VerifyCommand};
 use postonce_web::cli::work;
 use postonce_web::cli::workers::{self, WorkersCommand};
 use postonce_web::metrics;
@@ -255,9 +255,7 @@ async fn run_on_storage(
             let store = store::open_to_read(config, Arc::clone(&world)).await;
             let store = store.context("the store cannot be opened")?;
             let key = config.anchors.signing_key();
-            if verify::run(&verify, (&store, key.as_ref()), &world, out).await? == Verdict::Findings {
-                return Ok(ExitCode::from(1));
-            }
+            return verify::run(&verify, (&store, key.as_ref()), &world, out).await;
         }
         StorageOperation::Anchors(command) => anchors::run(command, config, &world, out).await?,
     }

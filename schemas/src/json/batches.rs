@@ -1,4 +1,5 @@
-//! JSON bodies of the operations on batches.
+//! JSON bodies of the operations on batches. `postonce-web batches submit` reads the answers, also those of a newer service:
+//! unknown members are ignored, although the schemas do not allow them ([`super::add_rules`]).
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -7,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use validator::Validate;
 
-use super::codes;
+use super::codes::{self, BatchHindranceCode, BatchItemStatus, BatchOnInvalid, BatchPhase, RejectReason};
 
 /// The addressee of an item of a batch. The other members of an item are those of a `TransactionRequest`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, ToSchema, Validate)]
@@ -50,17 +51,16 @@ pub struct ControlTotals {
 
 /// A batch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
 pub struct Batch {
     /// Your id of the batch.
     #[schema(format = "uuid")]
     pub batch_id: String,
     /// `received`, `splitting`, `posting`, `completed` or `cancelled`.
-    #[schema(pattern = "^(received|splitting|posting|completed|cancelled)$", example = "posting")]
-    pub phase: Cow<'static, str>,
+    #[schema(value_type = String, pattern = "^(received|splitting|posting|completed|cancelled)$", example = "posting")]
+    pub phase: BatchPhase,
     /// What becomes of items that break a rule: `refuse` or `skip`.
-    #[schema(pattern = "^(refuse|skip)$", example = "refuse")]
-    pub on_invalid: Cow<'static, str>,
+    #[schema(value_type = String, pattern = "^(refuse|skip)$", example = "refuse")]
+    pub on_invalid: BatchOnInvalid,
     /// The number of items in the document.
     pub items: u64,
     /// Items that this batch posted.
@@ -93,7 +93,7 @@ pub struct Batch {
     pub estimated_end: Option<String>,
     /// What hinders the batch now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub hindrance: Option<String>,
+    pub hindrance: Option<BatchHindrance>,
     /// The time when all items were final.
     #[schema(format = DateTime)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -104,9 +104,40 @@ pub struct Batch {
     pub cancelled_at: Option<String>,
 }
 
+impl Batch {
+    /// Returns the number of items with an outcome.
+    pub fn done(&self) -> u64 {
+        let Self { posted, rejected, refused, replayed, invalid, .. } = *self;
+        [posted, rejected, refused, replayed, invalid].into_iter().fold(0, u64::saturating_add)
+    }
+}
+
+impl BatchPhase {
+    /// Returns whether the batch does not change any more.
+    pub const fn is_final(&self) -> bool {
+        match self {
+            Self::Completed | Self::Cancelled => true,
+            Self::Received | Self::Splitting | Self::Posting | Self::Other(_) => false,
+        }
+    }
+}
+
+/// What hinders a batch. The next progress ends it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct BatchHindrance {
+    /// The reason, as a code for programs. Later versions may have more codes.
+    #[schema(value_type = String, example = "store_unavailable", pattern = "^[a-z_]+$")]
+    pub code: BatchHindranceCode,
+    /// The reason, as text for humans, with what follows from it.
+    #[schema(example = "The store does not answer. The work is tried again.")]
+    pub message: Cow<'static, str>,
+    /// The time when it was observed.
+    #[schema(format = DateTime)]
+    pub at: String,
+}
+
 /// The posted money of a batch in one currency and direction.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
 pub struct BatchSum {
     /// The currency (ISO 4217).
     #[schema(min_length = 3, max_length = 3, pattern = "^[A-Z]{3}$", example = "EUR")]
@@ -154,7 +185,6 @@ pub struct PartnerBatchPage {
 
 /// The result of an item of a batch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
 pub struct BatchResult {
     /// The number of the item in the document, from 1.
     #[schema(minimum = 1)]
@@ -164,8 +194,8 @@ pub struct BatchResult {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message_id: Option<String>,
     /// `posted`, `rejected`, `refused`, `replayed` or `invalid`.
-    #[schema(pattern = "^(posted|rejected|refused|replayed|invalid)$", example = "posted")]
-    pub status: Cow<'static, str>,
+    #[schema(value_type = String, pattern = "^(posted|rejected|refused|replayed|invalid)$", example = "posted")]
+    pub status: BatchItemStatus,
     /// The number that people quote, if the transaction is posted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub order_number: Option<String>,
@@ -173,6 +203,7 @@ pub struct BatchResult {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub balance_after: Option<String>,
     /// The reason, if the transaction is not posted.
+    #[schema(value_type = Option<String>)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<Cow<'static, str>>,
+    pub reason: Option<RejectReason>,
 }

@@ -45,6 +45,9 @@ pub fn add_rules(schemas: &mut Value) {
     for (pointer, rule) in rules {
         add(schemas, pointer, rule);
     }
+    for answer in ["/Batch", "/BatchSum", "/BatchHindrance", "/BatchResult"] {
+        add(schemas, answer, json!({"additionalProperties": false}));
+    }
 }
 
 /// Adds members to the schema at a JSON pointer.

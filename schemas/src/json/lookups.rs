@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::Transaction;
+use super::codes::{TransactionEventKind, TransactionWay};
 
 /// The transactions that were found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -35,8 +36,8 @@ pub struct FoundTransaction {
     pub transaction: Transaction,
     /// `immediate` if the request waited and was posted at once, `queued` if a worker posted it, `batch` if it is from a batch, or
     /// `open` if it is neither posted nor rejected yet.
-    #[schema(pattern = "^(immediate|queued|batch|open)$", example = "queued")]
-    pub way: String,
+    #[schema(value_type = String, pattern = "^(immediate|queued|batch|open)$", example = "queued")]
+    pub way: TransactionWay,
     /// The `X-Request-Id` of the request that was accepted: log lines of all processes about it contain it. Absent for items of
     /// batches and orders of direct producers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -64,8 +65,12 @@ pub struct FoundTransaction {
 pub struct TransactionEvent {
     /// `accepted`, `sent` (its message was put on the queue), `received` (by the worker that decided it), `enqueued_again` (the
     /// last time), `posted` or `rejected`.
-    #[schema(pattern = "^(accepted|sent|received|enqueued_again|posted|rejected)$", example = "posted")]
-    pub event: String,
+    #[schema(
+        value_type = String,
+        pattern = "^(accepted|sent|received|enqueued_again|posted|rejected)$",
+        example = "posted"
+    )]
+    pub event: TransactionEventKind,
     /// The time.
     #[schema(format = "date-time", example = "2026-11-21T08:00:00.321Z")]
     pub at: String,

@@ -29,8 +29,12 @@ mod raw;
 pub mod rules;
 
 pub use self::batches::{
-    Batch, BatchControl, BatchItem, BatchPage, BatchResult, BatchSum, ControlTotals, PartnerBatch,
-    PartnerBatchPage,
+    Batch, BatchControl, BatchHindrance, BatchItem, BatchPage, BatchResult, BatchSum, ControlTotals,
+    PartnerBatch, PartnerBatchPage,
+};
+pub use self::codes::{
+    BatchHindranceCode, BatchItemStatus, BatchOnInvalid, BatchPhase, RejectReason, TransactionEventKind,
+    TransactionWay,
 };
 pub use self::costs::{ProcessCost, Scale, StorageOperation, StorageOperations};
 pub use self::exact::{add, add_rules};
@@ -268,10 +272,11 @@ pub struct Transaction {
     /// If rejected: `insufficient_funds`, `account_closed`, `account_frozen`, `account_unknown`, `currency_mismatch`,
     /// `amount_out_of_range` or `discarded`.
     #[schema(
+        value_type = Option<String>,
         pattern = "^(insufficient_funds|account_closed|account_frozen|account_unknown|currency_mismatch|amount_out_of_range|discarded)$"
     )]
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "codes::reason")]
-    pub reason: Option<Cow<'static, str>>,
+    pub reason: Option<RejectReason>,
     /// If rejected: the time of rejection.
     #[schema(format = "date-time")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -332,10 +337,11 @@ pub struct Problem {
     pub code: Cow<'static, str>,
     /// For `transaction_rejected`: the reason, as in the transaction.
     #[schema(
+        value_type = Option<String>,
         pattern = "^(insufficient_funds|account_closed|account_frozen|account_unknown|currency_mismatch|amount_out_of_range|discarded)$"
     )]
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "codes::reason")]
-    pub reason: Option<Cow<'static, str>>,
+    pub reason: Option<RejectReason>,
     /// All invalid fields of the request.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub violations: Vec<Violation>,

@@ -45,7 +45,7 @@ use self::records::BatchRecords;
 use crate::access::partner_cache::Standing;
 use crate::backoff::SHARED_VALUE_WRITE;
 use crate::domain::account::Versioned;
-use crate::domain::batch::{Batch, BatchKey, Digest, Hindrance, NotAllowed, Progress};
+use crate::domain::batch::{Batch, BatchKey, Digest, Hindrance, HindranceReason, NotAllowed, Progress};
 use crate::messaging::envelope::seal::Seal;
 use crate::ports::Store;
 use crate::ports::doorbell::Doorbell;
@@ -100,6 +100,37 @@ impl BatchFault {
             Self::Post(fault) => fault.is_transient(),
             Self::Contended | Self::NoSecret => true,
             Self::Lost(_) | Self::Undecodable(..) | Self::NotAllowed(_) => false,
+        }
+    }
+
+    /// Returns what partners read about the fault.
+    pub fn hindrance(&self) -> HindranceReason {
+        match self {
+            Self::Store(fault) => Self::of_store(fault),
+            // This refusal concerns the work ([`PostFault::is_transient`]).
+            Self::Post(PostFault::Ledger(fault)) if matches!(**fault, StoreFault::Refused { .. }) => {
+                HindranceReason::InternalFault
+            }
+            Self::Post(PostFault::Ledger(fault)) => Self::of_store(fault),
+            Self::Post(PostFault::OrderNumbers(_)) => HindranceReason::NoOrderNumber,
+            Self::Post(PostFault::GateHeld) => HindranceReason::GateHeld,
+            Self::Contended | Self::Post(PostFault::Contended) => HindranceReason::Contention,
+            Self::NoSecret => HindranceReason::SecretUnknown,
+            Self::Lost(_) => HindranceReason::DataMissing,
+            Self::Undecodable(..) => HindranceReason::DataUnreadable,
+            Self::NotAllowed(_)
+            | Self::Post(PostFault::AccountUnknown | PostFault::NeverAccepted | PostFault::Bug) => {
+                HindranceReason::InternalFault
+            }
+        }
+    }
+
+    const fn of_store(fault: &StoreFault) -> HindranceReason {
+        match fault {
+            StoreFault::Unavailable { .. } => HindranceReason::StoreUnavailable,
+            StoreFault::Refused { .. } => HindranceReason::StoreRefused,
+            StoreFault::Corrupt { .. } => HindranceReason::DataUnreadable,
+            StoreFault::ForeignCursor { .. } => HindranceReason::InternalFault,
         }
     }
 }
@@ -157,7 +188,7 @@ impl Batches {
     ///
     /// # Errors
     /// [`BatchFault`] when it was not recorded.
-    pub async fn hinder(&self, key: &BatchKey, reason: String) -> Result<(), BatchFault> {
+    pub async fn hinder(&self, key: &BatchKey, reason: HindranceReason) -> Result<(), BatchFault> {
         self.set_hindrance(key, Hindrance { reason, at: self.world.now(), stop: None }).await.map(drop)
     }
 
@@ -166,8 +197,8 @@ impl Batches {
     ///
     /// # Errors
     /// [`BatchFault`]; the stop may not be recorded.
-    pub async fn stop(&self, key: &BatchKey, reason: String) -> Result<Option<Named>, BatchFault> {
-        let stop = Some(self.world.uuid());
+    pub async fn stop(&self, key: &BatchKey) -> Result<Option<Named>, BatchFault> {
+        let (reason, stop) = (HindranceReason::ProcessesEnded, Some(self.world.uuid()));
         let batch = self.set_hindrance(key, Hindrance { reason, at: self.world.now(), stop }).await?;
         let ends_stop = batch.and_then(|batch| batch.stop());
         Ok(ends_stop.is_some().then(|| Named { ends_stop, ..Named::of(key.clone(), Vec::new()) }))
@@ -177,7 +208,7 @@ impl Batches {
     async fn set_hindrance(&self, key: &BatchKey, hindrance: Hindrance) -> Result<Option<Batch>, BatchFault> {
         let hinder = |batch: Batch| {
             let is_open = !batch.phase.is_final() && batch.stop().is_none();
-            Ok(is_open.then(|| Batch { hindrance: Some(hindrance.clone()), ..batch }))
+            Ok(is_open.then_some(Batch { hindrance: Some(hindrance), ..batch }))
         };
         self.change(key, hinder).await
     }

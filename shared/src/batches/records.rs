@@ -8,8 +8,8 @@ use uuid::Uuid;
 
 use crate::domain::account::{Revision, Versioned};
 use crate::domain::batch::{
-    Batch, BatchKey, Digest, Document, Flow, Hindrance, ItemStatus, Manifest, OnInvalid, OperationCounts,
-    Phase, Progress, Tally, Totals,
+    Batch, BatchKey, Digest, Document, Flow, Hindrance, HindranceReason, ItemStatus, Manifest, OnInvalid,
+    OperationCounts, Phase, Progress, Tally, Totals,
 };
 use crate::domain::ids::{BatchId, PartnerId};
 use crate::domain::instruction::TransactionKind;
@@ -272,7 +272,7 @@ fn encode(batch: &Batch) -> String {
         invalid: document.invalid,
         received_at: received_at.unix_ms(),
         phase,
-        hindrance: hindrance.as_ref().map(|it| (it.reason.clone(), it.at.unix_ms())),
+        hindrance: hindrance.as_ref().map(|it| (it.reason.code().to_owned(), it.at.unix_ms())),
         stop: batch.stop(),
         operations: operations_row(operations),
     };
@@ -304,6 +304,12 @@ fn batch(key: &BatchKey, row: Row) -> Option<Batch> {
         }
         PhaseRow::Cancelled { at } => Phase::Cancelled { at: time(at) },
     };
+    let hindrance = match row.hindrance {
+        Some((code, at)) => {
+            Some(Hindrance { reason: HindranceReason::from_code(&code)?, at: time(at), stop: row.stop })
+        }
+        None => None,
+    };
     Some(Batch {
         key: key.clone(),
         on_invalid: OnInvalid::from_code(&row.on_invalid)?,
@@ -316,7 +322,7 @@ fn batch(key: &BatchKey, row: Row) -> Option<Batch> {
         },
         received_at: time(row.received_at),
         phase,
-        hindrance: row.hindrance.map(|(reason, at)| Hindrance { reason, at: time(at), stop: row.stop }),
+        hindrance,
         operations: operations_of(&row.operations),
     })
 }
@@ -360,16 +366,18 @@ mod tests {
         let manifest = Manifest { split: Uuid::from_u128(9), digest: Digest([3; 32]), chunks: 2 };
         let mut posting = splitting.clone().post(manifest, at, &none).unwrap();
         assert_eq!(posting.count(1, Digest([4; 32]), &totals, &none), Ok(true));
-        let hindered = Batch {
-            hindrance: Some(Hindrance { reason: "the store does not answer".to_owned(), at, stop: None }),
-            ..posting.clone()
-        };
-        let mut stopped = hindered.clone();
-        stopped.hindrance.as_mut().unwrap().stop = Some(Uuid::from_u128(10));
+        let hindered =
+            |reason, stop| Batch { hindrance: Some(Hindrance { reason, at, stop }), ..posting.clone() };
+        let mut hindered: Vec<Batch> = HindranceReason::ALL
+            .into_iter()
+            .map(|reason| hindered(reason, None))
+            .chain([hindered(HindranceReason::ProcessesEnded, Some(Uuid::from_u128(10)))])
+            .collect();
         assert_eq!(posting.count(0, Digest([5; 32]), &Totals::default(), &none), Ok(true));
         let completed = posting.clone().complete(Digest([6; 32]), at, &none).unwrap();
         let cancelled = splitting.clone().cancel(at).unwrap();
-        for batch in [received, splitting, posting, hindered, stopped, completed, cancelled] {
+        hindered.extend([received, splitting, posting, completed, cancelled]);
+        for batch in hindered {
             assert_eq!(decode(&key, &encode(&batch)).unwrap(), batch);
         }
     }

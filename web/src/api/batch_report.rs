@@ -6,11 +6,13 @@ use actix_web::http::header::{self, HeaderMap};
 use actix_web::web::Bytes;
 use actix_web::{HttpRequest, HttpResponse};
 use futures::stream;
-use postonce_schemas::json::{self as wire, BatchResult, BatchSum};
+use postonce_schemas::json::{
+    self as wire, BatchHindrance, BatchItemStatus, BatchResult, BatchSum, RejectReason,
+};
 use postonce_shared::batches::Batches;
 use postonce_shared::batches::items::{InvalidItem, ResultLine};
 use postonce_shared::batches::results::Results;
-use postonce_shared::domain::batch::{Batch, ItemOutcome, ItemResult, ItemStatus, Phase};
+use postonce_shared::domain::batch::{Batch, Hindrance, ItemOutcome, ItemResult, ItemStatus, Phase};
 use postonce_shared::domain::money::Currency;
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::oversight::prices::{Cost, Prices, operations_per_item};
@@ -25,8 +27,6 @@ use crate::api::batch_upload::decimal;
 use crate::error::{ApiError, Code};
 use crate::formats::spreadsheet;
 
-/// Status of an item that was skipped as invalid.
-const INVALID: &str = "invalid";
 /// Reason of an item whose id was used before with different content.
 const KEY_REUSED: &str = "idempotency_key_reused";
 /// Approximate memory of a result line with its item, in bytes.
@@ -65,7 +65,11 @@ pub fn batch(batch: &Batch, now: Timestamp, prices: &Prices) -> wire::Batch {
         received_at: batch.received_at.to_string(),
         items_per_second,
         estimated_end: estimated_end.map(|at| at.to_string()),
-        hindrance: batch.hindrance.as_ref().map(|it| format!("{}: {}", it.at, it.reason)),
+        hindrance: batch.hindrance.map(|Hindrance { reason, at, stop: _ }| BatchHindrance {
+            code: reason.code().into(),
+            message: reason.message().into(),
+            at: at.to_string(),
+        }),
         completed_at: match batch.phase {
             Phase::Completed { at, .. } => Some(at.to_string()),
             Phase::Received | Phase::Splitting | Phase::Posting { .. } | Phase::Cancelled { .. } => None,
@@ -209,7 +213,7 @@ impl ResultFormat {
     pub fn head(self) -> Bytes {
         match self {
             Self::NdJson => Bytes::new(),
-            Self::Csv => Bytes::from_static(b"line,message_id,status,order_number,balance_after,reason\r\n"),
+            Self::Csv => Bytes::from(format!("{}\r\n", COLUMNS.join(","))),
         }
     }
 
@@ -228,24 +232,30 @@ impl ResultFormat {
             Self::Csv => {
                 let mut writer =
                     csv::WriterBuilder::new().terminator(csv::Terminator::CRLF).from_writer(Vec::new());
-                for BatchResult { line, message_id, status, order_number, balance_after, reason } in results {
-                    let line = line.to_string();
-                    let cells = [
-                        line.as_str(),
-                        message_id.as_deref().unwrap_or_default(),
-                        &*status,
-                        order_number.as_deref().unwrap_or_default(),
-                        balance_after.as_deref().unwrap_or_default(),
-                        reason.as_deref().unwrap_or_default(),
-                    ];
-                    writer
-                        .write_record(cells.map(|cell| spreadsheet::cell(cell).into_owned()))
-                        .expect("a record can be written to memory");
+                for result in results {
+                    writer.write_record(cells(&result)).expect("a record can be written to memory");
                 }
                 writer.into_inner().expect("memory needs no flush").into()
             }
         }
     }
+}
+
+/// Names of the columns of results in CSV.
+pub const COLUMNS: [&str; 6] = ["line", "message_id", "status", "order_number", "balance_after", "reason"];
+
+/// Returns the cells of a result in CSV.
+pub fn cells(result: &BatchResult) -> [String; 6] {
+    let BatchResult { line, message_id, status, order_number, balance_after, reason } = result;
+    let cells = [
+        &line.to_string(),
+        message_id.as_deref().unwrap_or_default(),
+        status.code(),
+        order_number.as_deref().unwrap_or_default(),
+        balance_after.as_deref().unwrap_or_default(),
+        reason.as_ref().map(RejectReason::code).unwrap_or_default(),
+    ];
+    cells.map(|cell| spreadsheet::cell(cell).into_owned())
 }
 
 fn result(line: &ResultLine) -> BatchResult {
@@ -270,10 +280,10 @@ fn result(line: &ResultLine) -> BatchResult {
         ResultLine::Invalid(InvalidItem { line, message, reason }) => BatchResult {
             line: *line,
             message_id: message.map(|id| id.to_string()),
-            status: INVALID.into(),
+            status: BatchItemStatus::Invalid,
             order_number: None,
             balance_after: None,
-            reason: Some(reason.clone().into()),
+            reason: Some(reason.as_str().into()),
         },
     }
 }

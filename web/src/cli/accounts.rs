@@ -160,9 +160,8 @@ fn print_accounts(accounts: &[Account], out: &mut (dyn Write + Send)) -> anyhow:
         let name = format!("{user_id}/{account_id}");
         [name, status.into_owned(), balance, available, overdraft_limit, currency]
     };
-    let head =
-        ["ACCOUNT", "STATUS", "BALANCE", "AVAILABLE", "OVERDRAFT LIMIT", "CURRENCY"].map(str::to_owned);
-    table(&std::iter::once(head).chain(accounts.iter().map(row)).collect::<Vec<_>>(), out)
+    let head = ["ACCOUNT", "STATUS", "BALANCE", "AVAILABLE", "OVERDRAFT LIMIT", "CURRENCY"];
+    table(head, accounts.iter().map(row), out)
 }
 
 async fn statement(
@@ -198,9 +197,8 @@ async fn statement(
         let (posted_at, balance) = (posted_at.unwrap_or_default(), balance_after.unwrap_or_default());
         [sequence, posted_at, r#type.into_owned(), amount, balance, number, partner_id.unwrap_or_default()]
     };
-    let head =
-        ["SEQUENCE", "POSTED", "TYPE", "AMOUNT", "BALANCE", "ORDER NUMBER", "PARTNER"].map(str::to_owned);
-    table(&std::iter::once(head).chain(transactions.iter().map(row)).collect::<Vec<_>>(), out)?;
+    let head = ["SEQUENCE", "POSTED", "TYPE", "AMOUNT", "BALANCE", "ORDER NUMBER", "PARTNER"];
+    table(head, transactions.iter().map(row), out)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -238,7 +236,7 @@ pub async fn find(
         writeln!(out, "{type} of {amount} {currency} on {user_id}/{account_id} by {partner}: {message_id}")?;
         let facts = [
             ("order number", found.transaction.order_number.clone()),
-            ("way", Some(found.way.clone())),
+            ("way", Some(found.way.to_string())),
             ("request id", found.request_id.clone()),
             ("batch", found.batch_id.clone()),
             ("reason", found.transaction.reason.as_ref().map(ToString::to_string)),

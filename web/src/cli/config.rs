@@ -120,9 +120,7 @@ fn print(settings: &[SettingInForce], as_json: bool, out: &mut (dyn Write + Send
         let value = setting.value.as_deref().unwrap_or("-").to_owned();
         [setting.group.clone(), setting.name.clone(), value, setting.place()]
     };
-    let head = ["GROUP", "SETTING", "VALUE", "FROM"].map(str::to_owned);
-    let rows: Vec<_> = std::iter::once(head).chain(settings.iter().map(row)).collect();
-    table(&rows, out)
+    table(["GROUP", "SETTING", "VALUE", "FROM"], settings.iter().map(row), out)
 }
 
 /// Checks the files, the store and the other resources to which settings refer.

@@ -24,13 +24,18 @@ pub fn json(value: &impl Serialize, out: &mut (dyn Write + Send)) -> anyhow::Res
     Ok(writeln!(out, "{text}")?)
 }
 
-/// Writes rows as aligned columns, without white space at the ends of lines.
+/// Writes a head and rows as aligned columns, without white space at the ends of lines.
 ///
 /// # Errors
 /// When the output fails.
-pub fn table<const N: usize>(rows: &[[String; N]], out: &mut (dyn Write + Send)) -> anyhow::Result<()> {
+pub fn table<const N: usize>(
+    head: [&str; N],
+    rows: impl Iterator<Item = [String; N]>,
+    out: &mut (dyn Write + Send),
+) -> anyhow::Result<()> {
+    let rows: Vec<_> = std::iter::once(head.map(str::to_owned)).chain(rows).collect();
     let mut widths = [0; N];
-    for row in rows {
+    for row in &rows {
         for (width, cell) in widths.iter_mut().zip(row) {
             *width = cell.chars().count().max(*width);
         }
@@ -49,9 +54,8 @@ mod tests {
 
     #[test]
     fn columns_are_aligned() {
-        let rows = [["name", "depth"], ["work-10", "7"]].map(|row| row.map(str::to_owned));
         let mut out = Vec::new();
-        table(&rows, &mut out).unwrap();
+        table(["name", "depth"], [["work-10", "7"].map(str::to_owned)].into_iter(), &mut out).unwrap();
         assert_eq!(String::from_utf8(out).unwrap(), "name     depth\nwork-10  7\n");
     }
 }

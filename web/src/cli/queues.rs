@@ -46,9 +46,7 @@ pub async fn run(
         let listeners = format!("{active_listeners} of {listeners_max}");
         [name.clone(), depth.to_string(), oldest, dead_letters.to_string(), listeners]
     };
-    let head = ["QUEUE", "DEPTH", "OLDEST", "DEAD LETTERS", "LISTENERS"].map(str::to_owned);
-    let rows: Vec<_> = std::iter::once(head).chain(queues.iter().map(row)).collect();
-    table(&rows, out)
+    table(["QUEUE", "DEPTH", "OLDEST", "DEAD LETTERS", "LISTENERS"], queues.iter().map(row), out)
 }
 
 /// Creates the source of process statuses for a command, which itself does no work.

@@ -97,9 +97,8 @@ pub async fn run(
     if as_json {
         json(&workers, out)?;
     } else {
-        let head = ["PROCESS", "KIND", "ADDRESS", "STARTED", "SEEN", "LISTENERS"].map(str::to_owned);
-        let rows: Vec<_> = std::iter::once(head).chain(workers.processes.iter().map(Process::row)).collect();
-        table(&rows, out)?;
+        let head = ["PROCESS", "KIND", "ADDRESS", "STARTED", "SEEN", "LISTENERS"];
+        table(head, workers.processes.iter().map(Process::row), out)?;
         writeln!(out, "workers wanted: {}", workers.workers_wanted)?;
     }
     Ok(if all_answer { ExitCode::SUCCESS } else { ExitCode::from(INCOMPLETE) })

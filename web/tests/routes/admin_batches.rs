@@ -2,6 +2,7 @@
 
 use actix_web::http::Method;
 use actix_web::test::TestRequest;
+use postonce_shared::batches::BatchFault;
 use postonce_shared::batches::records::BatchRecords;
 use postonce_shared::testing::prelude::*;
 use postonce_web::access::api_keys::NewKey;
@@ -89,6 +90,25 @@ async fn an_operator_reads_and_cancels_a_batch_of_another_partner() {
     let cancelled = get(&bank, &format!("{BATCHES}?partner_id=shop&phase=cancelled"), &ops).await;
     assert_eq!(listed(&cancelled), of_shop(&[1]));
     assert_eq!(listed(&get(&bank, &format!("{BATCHES}?partner_id=mill"), &ops).await), of_shop(&[]));
+}
+
+#[actix_web::test]
+async fn a_partner_and_an_operator_read_what_hinders_a_batch_without_the_cause() {
+    let bank = TestBank::new().await;
+    let batch = submit(&bank, 1).await;
+    let address = "https://bank.table.core.windows.net/ledger";
+    let fault = StoreFault::Unavailable { doing: "reading a batch", source: address.into() };
+    bank.app.batches.batches.hinder(&batch, BatchFault::from(fault).hindrance()).await.unwrap();
+    let expected = json!({
+        "code": "store_unavailable", "message": "The store does not answer. The work is tried again.",
+        "at": bank.world.now().to_string()
+    });
+    let ops = key(&bank, "ops", &[Scope::Operate]).await;
+    let found = get(&bank, &path(1), &ops).await;
+    assert_eq!(found.body["batch"]["hindrance"], expected, "{found:?}");
+    let of_partner = bank.get(&format!("/v1/batches/{}", id(1))).await;
+    assert_eq!(of_partner.body["hindrance"], expected, "{of_partner:?}");
+    assert!(!found.text.contains(address) && !of_partner.text.contains(address));
 }
 
 #[actix_web::test]

@@ -18,7 +18,7 @@ use postonce_shared::bank::Bank;
 use postonce_shared::batches::messages::{self, Malformed};
 use postonce_shared::batches::{BatchFault, Batches};
 use postonce_shared::cluster::attempts::Attempts;
-use postonce_shared::domain::batch::BatchKey;
+use postonce_shared::domain::batch::{BatchKey, HindranceReason};
 use postonce_shared::messaging::envelope::seal::Seal;
 use postonce_shared::ports::fault::{Cause, StoreFault, chain};
 use postonce_shared::ports::ledger::Ledger;
@@ -134,9 +134,11 @@ impl<R: Role> BatchHandler<R> {
         let recorded = |attempts| messages::with_attempts(body, &attempts, &self.seal);
         let attempts = (&self.lone_attempts, &attempts);
         // With a hindrance, the upkeep sends no copies of the message, which would have attempts of their own.
-        let receipts = delivery.message.dequeue_count;
-        let reason = format!("a message was received {receipts} times without a result, and is tried alone");
-        let hindered = self.hinder(R::batch(work), &reason);
+        let hindered = async {
+            let (key, receipts) = (R::batch(work), delivery.message.dequeue_count);
+            warn!(queue = %settler.name, batch = %key, "A message of batch {key} was received {receipts} times: it is tried alone");
+            self.hinder(key, HindranceReason::TriedAlone).await;
+        };
         match settler.try_alone(delivery, attempts, hindered, recorded, self.visibility_timeout).await? {
             Alone::Begun(attempt) => {
                 let results = self.renewal(settler.name).during(held, self.role.work(&[work])).await;
@@ -172,9 +174,8 @@ impl<R: Role> BatchHandler<R> {
                 false
             }
             (Ok(work), Some(Err(fault))) => {
-                let reason = chain(&**fault);
-                self.hinder(R::batch(work), &reason).await;
-                self.set_aside(settler, delivery, &reason).await
+                self.hinder(R::batch(work), fault.hindrance()).await;
+                self.set_aside(settler, delivery, &chain(&**fault)).await
             }
             (Ok(_), None) => false,
             (Err(DeliveryError::Newer(newer)), _) => {
@@ -193,7 +194,7 @@ impl<R: Role> BatchHandler<R> {
         work: &R::Work,
         reason: &str,
     ) -> bool {
-        match self.batches.stop(R::batch(work), reason.to_owned()).await {
+        match self.batches.stop(R::batch(work)).await {
             Ok(None) => settler.delete(delivery).await,
             Ok(Some(ends_stop)) => {
                 let (queue, body) = (&messages::split_queue(), ends_stop.encode());
@@ -217,8 +218,7 @@ impl<R: Role> BatchHandler<R> {
         self.settling.meter.transient_faults.add(1);
         warn!(queue = %settler.name, batch = %key, "Batch {key} is tried again later: {}", chain(fault));
         if delivery.message.dequeue_count >= RECEIPTS_BEFORE_HINDRANCE {
-            // Without the causes: partners read this text, and causes contain addresses of the store.
-            self.hinder(key, &fault.to_string()).await;
+            self.hinder(key, fault.hindrance()).await;
         }
         let delay = MESSAGE.delay(delivery.message.dequeue_count, &*self.settling.world);
         if delivery.message.dequeue_count < RECEIPTS_BEFORE_RENEWAL {
@@ -236,8 +236,8 @@ impl<R: Role> BatchHandler<R> {
         settler.set_aside(delivery, letter).await
     }
 
-    async fn hinder(&self, key: &BatchKey, reason: &str) {
-        if let Err(fault) = self.batches.hinder(key, reason.to_owned()).await {
+    async fn hinder(&self, key: &BatchKey, reason: HindranceReason) {
+        if let Err(fault) = self.batches.hinder(key, reason).await {
             warn!(batch = %key, "Could not record what hinders batch {key}: {}", chain(&fault));
         }
     }

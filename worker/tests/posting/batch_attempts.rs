@@ -12,8 +12,11 @@ use postonce_shared::batches::BatchFault;
 use postonce_shared::batches::messages::{
     Malformed, Named, POST, attempts_in, post_queue, split_queue, with_attempts,
 };
+use postonce_shared::batches::records::BatchRecords;
 use postonce_shared::cluster::attempts::{Attempt, Attempts};
-use postonce_shared::domain::batch::{Batch, BatchKey, Digest, Document, OnInvalid, OperationCounts, Tally};
+use postonce_shared::domain::batch::{
+    Batch, BatchKey, Digest, Document, HindranceReason, OnInvalid, OperationCounts, Tally,
+};
 use postonce_shared::protocol::dead_letters::ResolveOutcome;
 use postonce_shared::testing::prelude::*;
 use postonce_shared::testing::registered::entry;
@@ -66,6 +69,42 @@ impl Role for Chunks {
             results.push(Ok(()));
         }
         results
+    }
+}
+
+/// The address of a store, as the causes of its faults contain it.
+const ADDRESS: &str = "https://bank.table.core.windows.net/ledger";
+
+/// Fails at chunk 1 with a transient fault, and at others with a permanent one.
+struct Failing;
+
+#[async_trait]
+impl Role for Failing {
+    type Work = Named;
+
+    const NAME: &'static str = POST;
+    const MESSAGES_AT_ONCE: usize = 32;
+
+    fn decode(&self, body: &[u8]) -> Result<Named, Malformed> {
+        Named::decode(body)
+    }
+
+    fn batch(work: &Named) -> &BatchKey {
+        &work.key
+    }
+
+    async fn work(&self, work: &[&Named]) -> Vec<Result<(), Arc<BatchFault>>> {
+        let fault = |named: &&Named| {
+            let (doing, source) = ("reading a chunk", ADDRESS.into());
+            let is_transient = named.chunks == [1];
+            let fault = if is_transient {
+                StoreFault::Unavailable { doing, source }
+            } else {
+                StoreFault::Corrupt { doing, source }
+            };
+            Err(Arc::new(fault.into()))
+        };
+        work.iter().map(fault).collect()
     }
 }
 
@@ -214,6 +253,27 @@ async fn a_batch_whose_work_ends_its_processes_is_stopped_until_an_operator_repl
     let initiator = BatchHandler::new(initiator, &bank, &Arc::default(), &config(VISIBILITY));
     setup.handle(&initiator, &split_queue()).await;
     assert_eq!(setup.stop().await, None);
+}
+
+#[tokio::test]
+async fn a_batch_shows_what_hinders_it_without_the_causes() {
+    for (chunk, reason) in [(1, HindranceReason::StoreUnavailable), (2, HindranceReason::DataUnreadable)] {
+        let setup = Setup::new().await;
+        setup.send(&[chunk]).await;
+        let handler = BatchHandler::new(Failing, &setup.0.bank(), &Arc::default(), &config(VISIBILITY));
+        for _ in 0..4 {
+            setup.handle(&handler, &queue()).await;
+            setup.0.world.advance(Duration::from_secs(600));
+        }
+        let batch = setup.0.bank().batches.records.find(&key()).await.unwrap().unwrap().value;
+        assert_eq!(batch.hindrance.map(|hindrance| hindrance.reason), Some(reason));
+        let record = setup.0.store.records.find(Collection::Batches, &BatchRecords::id_of(&key())).await;
+        let record = record.unwrap().unwrap().value;
+        assert!(record.contains(reason.code()) && !record.contains(ADDRESS), "{record}");
+        let letters = setup.0.dead_letters().await;
+        assert_eq!(letters.len(), usize::from(chunk != 1));
+        assert!(letters.iter().all(|letter| letter.reason.contains(ADDRESS)), "{letters:?}");
+    }
 }
 
 #[tokio::test]

@@ -10,6 +10,7 @@
 //! manifest, which lists the chunks, and the results of each chunk. Data that this batch did not write is therefore
 //! never used for it, even if others can write to the payload store.
 
+mod hindrance;
 mod item;
 mod tally;
 
@@ -17,6 +18,7 @@ use std::collections::BTreeMap;
 
 use uuid::Uuid;
 
+pub use self::hindrance::{Hindrance, HindranceReason};
 pub use self::item::{Item, ItemOutcome, ItemResult};
 pub use self::tally::{Flow, ItemStatus, OperationCounts, Tally, Totals};
 use super::ids::{BatchId, PartnerId};
@@ -179,17 +181,6 @@ impl Phase {
             Self::Completed { totals, .. } => totals.clone(),
         }
     }
-}
-
-/// An obstacle to the progress of a batch.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Hindrance {
-    /// The reason, as a sentence for operators and the partner.
-    pub reason: String,
-    /// The time when it was observed.
-    pub at: Timestamp,
-    /// Set while the batch is stopped because processes ended during its work: the dead letter whose replay continues it.
-    pub stop: Option<Uuid>,
 }
 
 /// The record of a batch.

@@ -2,10 +2,12 @@ use actix_web::ResponseError as _;
 use postonce_schemas::json as wire;
 use postonce_schemas::json::{codes, rules};
 use postonce_shared::cluster::gate::GateState;
+use postonce_shared::domain::batch::{HindranceReason, ItemStatus, OnInvalid, Phase};
 use postonce_shared::domain::instruction::{
     METADATA_BYTES_MAX, METADATA_ENTRIES_MAX, REFERENCE_CHARS_MAX, TransactionKind, UNKNOWN_MEMBERS_BYTES_MAX,
 };
 use postonce_shared::domain::partner::{PartnerStatus, SignatureAlgorithm};
+use postonce_shared::domain::rejection::RejectReason;
 use postonce_shared::domain::scope::Scope;
 use postonce_shared::domain::time::Timestamp;
 use serde_json::Value;
@@ -220,11 +222,24 @@ fn the_rules_of_requests_have_the_limits_of_the_domain() {
     assert_eq!(rules::UNKNOWN_MEMBERS_BYTES_MAX, UNKNOWN_MEMBERS_BYTES_MAX);
 }
 
+fn codes_of<T: Copy>(all: &[T], code: impl Fn(T) -> &'static str) -> Vec<&'static str> {
+    all.iter().map(|one| code(*one)).collect()
+}
+
+#[test]
+fn responses_have_the_codes_of_the_domain() {
+    assert_eq!(wire::BatchPhase::CODES, Phase::CODES);
+    assert_eq!(wire::BatchOnInvalid::CODES, codes_of(&[OnInvalid::Refuse, OnInvalid::Skip], OnInvalid::code));
+    let reasons = codes_of(&HindranceReason::ALL, HindranceReason::code);
+    assert_eq!(wire::BatchHindranceCode::CODES, reasons);
+    assert_eq!(wire::RejectReason::CODES, codes_of(&RejectReason::ALL, RejectReason::code));
+    for status in codes_of(&ItemStatus::ALL, ItemStatus::code) {
+        assert!(wire::BatchItemStatus::CODES.contains(&status), "{status}");
+    }
+}
+
 #[test]
 fn the_rules_of_requests_have_the_codes_of_the_domain() {
-    fn codes_of<T: Copy>(all: &[T], code: impl Fn(T) -> &'static str) -> Vec<&'static str> {
-        all.iter().map(|one| code(*one)).collect()
-    }
     assert_eq!(codes::ACCOUNT_STATUSES, codes_of(&AccountStatus::ALL, AccountStatus::code));
     assert_eq!(codes::TRANSACTION_TYPES, codes_of(TransactionKind::ALL, TransactionKind::code));
     assert_eq!(codes::SCOPES, codes_of(Scope::ALL, Scope::code));

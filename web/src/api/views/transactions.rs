@@ -1,6 +1,6 @@
 //! Transactions in response bodies.
 
-use postonce_schemas::json::{self as wire, RawMembers};
+use postonce_schemas::json::{self as wire, RawMembers, TransactionEventKind, TransactionWay};
 use postonce_shared::domain::decision::Submission;
 use postonce_shared::domain::ids::{AccountKey, TransactionKey};
 use postonce_shared::domain::instruction::Instruction;
@@ -111,28 +111,29 @@ pub fn found_transaction(stored: StoredTransaction) -> wire::FoundTransaction {
     let Marks { dead_letter, repairs, repaired_at } = marks;
     let batch_line = submission.batch_line;
     let decided = outcome.as_ref().map(|outcome| match outcome {
-        Outcome::Posted { posted_at, .. } => ("posted", *posted_at),
-        Outcome::Rejected { rejected_at, .. } => ("rejected", *rejected_at),
+        Outcome::Posted { posted_at, .. } => (TransactionEventKind::Posted, *posted_at),
+        Outcome::Rejected { rejected_at, .. } => (TransactionEventKind::Rejected, *rejected_at),
     });
     let times = [
-        Some(("accepted", submission.accepted_at)),
-        delivered.map(|Delivered { sent_at, .. }| ("sent", sent_at)),
-        delivered.map(|Delivered { received_at, .. }| ("received", received_at)),
-        repaired_at.map(|at| ("enqueued_again", at)),
+        Some((TransactionEventKind::Accepted, submission.accepted_at)),
+        delivered.map(|Delivered { sent_at, .. }| (TransactionEventKind::Sent, sent_at)),
+        delivered.map(|Delivered { received_at, .. }| (TransactionEventKind::Received, received_at)),
+        repaired_at.map(|at| (TransactionEventKind::EnqueuedAgain, at)),
         decided,
     ];
-    let event =
-        |(event, at): (&str, _)| wire::TransactionEvent { event: event.to_owned(), at: format!("{at}") };
+    let event = |(event, at): (_, Timestamp)| wire::TransactionEvent { event, at: at.to_string() };
     let way = match (&outcome, batch_line, delivered) {
-        (None, _, _) => "open",
-        (Some(_), Some(_), _) => "batch",
-        (Some(_), None, Some(_)) => "queued",
+        (None, _, _) => TransactionWay::Open,
+        (Some(_), Some(_), _) => TransactionWay::Batch,
+        (Some(_), None, Some(_)) => TransactionWay::Queued,
         // An operator discarded the dead letter.
-        (Some(outcome), None, None) if outcome.reason() == Some(RejectReason::Discarded) => "queued",
-        (Some(_), None, None) => "immediate",
+        (Some(outcome), None, None) if outcome.reason() == Some(RejectReason::Discarded) => {
+            TransactionWay::Queued
+        }
+        (Some(_), None, None) => TransactionWay::Immediate,
     };
     wire::FoundTransaction {
-        way: way.to_owned(),
+        way,
         request_id: submission.origin.request_id().map(str::to_owned),
         batch_id: batch_line.map(|line| line.batch.to_string()),
         batch_line: batch_line.map(|line| line.line),

@@ -14,6 +14,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
+use postonce_schemas::json::{Batch, BatchOnInvalid, BatchPhase, BatchSum};
 use postonce_shared::command_output::failed;
 use postonce_shared::config::{read_secret, without_line_end};
 use postonce_shared::files::check_replaceable;
@@ -21,7 +22,6 @@ use postonce_shared::ports::world::World;
 use postonce_shared::printable::Printable;
 use reqwest::Url;
 use secrecy::{ExposeSecret as _, SecretString};
-use serde::Deserialize;
 use uuid::Uuid;
 
 use self::document::{Document, DocumentFormat};
@@ -73,7 +73,7 @@ pub struct SubmitCommand {
     #[arg(long)]
     format: Option<DocumentFormat>,
     /// What becomes of items that break a rule: the whole batch is refused, or they are skipped
-    #[arg(long, default_value = "refuse", value_parser = PossibleValuesParser::new(["refuse", "skip"]))]
+    #[arg(long, default_value = "refuse", value_parser = PossibleValuesParser::new(BatchOnInvalid::CODES))]
     on_invalid: String,
     /// Number of items; a document with another number is refused
     #[arg(long)]
@@ -174,54 +174,23 @@ impl Failure {
 /// Exit code if the batch has ended but not every item is posted.
 const NOT_ALL_POSTED: u8 = 5;
 
-/// State of a batch as the service reports it. Members that a newer service adds are ignored.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-struct State {
-    batch_id: Printable,
-    phase: Printable,
-    items: u64,
-    posted: u64,
-    rejected: u64,
-    refused: u64,
-    replayed: u64,
-    invalid: u64,
-    sums: Vec<Sum>,
-    hindrance: Option<Printable>,
-}
-
-/// Amount posted in one currency and direction.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-struct Sum {
-    currency: Printable,
-    r#type: Printable,
-    posted: Printable,
-}
-
-impl State {
-    fn is_final(&self) -> bool {
-        ["completed", "cancelled"].contains(&self.phase.as_str())
+/// Prints a batch as the service reports it.
+fn describe(batch: &Batch, out: &mut (dyn Write + Send)) -> std::io::Result<()> {
+    let Batch { batch_id, phase, items, posted, rejected, refused, replayed, invalid, sums, .. } = batch;
+    let printable = |text: &str| Printable::from(text);
+    write!(out, "batch {}: {}, ", printable(batch_id), printable(phase.code()))?;
+    write!(out, "{items} {}", if *items == 1 { "item" } else { "items" })?;
+    if !phase.is_final() {
+        return writeln!(out);
     }
-
-    fn done(&self) -> u64 {
-        let Self { posted, rejected, refused, replayed, invalid, .. } = *self;
-        [posted, rejected, refused, replayed, invalid].into_iter().fold(0, u64::saturating_add)
-    }
-
-    fn describe(&self, out: &mut (dyn Write + Send)) -> std::io::Result<()> {
-        let Self { batch_id, phase, items, posted, rejected, refused, replayed, invalid, sums, .. } = self;
-        let unit = if *items == 1 { "item" } else { "items" };
-        if !self.is_final() {
-            return writeln!(out, "batch {batch_id}: {phase}, {items} {unit}");
-        }
-        writeln!(
-            out,
-            "batch {batch_id}: {phase}, {items} {unit}: {posted} posted, {rejected} rejected, {refused} refused, \
-             {replayed} replayed, {invalid} invalid"
-        )?;
-        sums.iter().try_for_each(|Sum { currency, r#type, posted }| {
-            writeln!(out, "posted {type}s: {posted} {currency}")
-        })
-    }
+    writeln!(
+        out,
+        ": {posted} posted, {rejected} rejected, {refused} refused, {replayed} replayed, {invalid} invalid"
+    )?;
+    sums.iter().try_for_each(|BatchSum { currency, r#type, posted }| {
+        let [kind, posted, currency] = [&**r#type, posted, &**currency].map(printable);
+        writeln!(out, "posted {kind}s: {posted} {currency}")
+    })
 }
 
 /// Runs a command. Prints results to `out`, and progress and errors to stderr.
@@ -262,19 +231,19 @@ async fn submit(
         let request = totals.fold(request, |request, (name, total)| request.header(name, total));
         document.send(request, &progress)
     };
-    let state: State = service.read("v1/batches", request).await?;
+    let batch: Batch = service.read("v1/batches", request).await?;
     let print = |failed| anyhow::Error::new(failed).context("the state of the batch cannot be printed");
     if !command.wait {
-        state.describe(out).map_err(print)?;
+        describe(&batch, out).map_err(print)?;
         return Ok(true);
     }
-    let state = service.wait(id, state).await?;
-    state.describe(out).map_err(print)?;
-    if state.phase.as_str() != "completed" {
+    let batch = service.wait(id, batch).await?;
+    describe(&batch, out).map_err(print)?;
+    if batch.phase != BatchPhase::Completed {
         return Ok(false);
     }
     let mut results = ResultsFile::create(&path)?;
-    service.read_results(id, state.items, &mut results).await?;
+    service.read_results(id, batch.items, &mut results).await?;
     let unposted = results.finish()?;
     writeln!(out, "results: {}", path.display()).context("the name of the results cannot be printed")?;
     Ok(unposted == 0)

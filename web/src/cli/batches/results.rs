@@ -5,43 +5,22 @@ use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
+use postonce_schemas::json::{BatchItemStatus, BatchResult};
 use postonce_shared::files::NewFile;
-use serde::Deserialize;
 
-use crate::formats::spreadsheet;
+use crate::api::batch_report::{COLUMNS, cells};
 
-/// Result of an item. Members that a newer service adds are ignored.
-#[derive(Debug, Deserialize)]
-struct ResultLine {
-    line: u64,
-    message_id: Option<String>,
-    status: String,
-    order_number: Option<String>,
-    balance_after: Option<String>,
-    reason: Option<String>,
-}
-
-impl ResultLine {
-    /// Returns whether the item is posted, by this batch or by an earlier request.
-    fn is_posted(&self) -> bool {
-        match self.status.as_str() {
-            "posted" => true,
-            "replayed" => self.reason.is_none(),
-            _ => false,
-        }
-    }
-
-    /// Returns the CSV cells, which equal those in the CSV of the service.
-    fn cells(&self) -> [String; 6] {
-        let Self { line, message_id, status, order_number, balance_after, reason } = self;
-        let cell =
-            |text: &Option<String>| spreadsheet::cell(text.as_deref().unwrap_or_default()).into_owned();
-        let status = spreadsheet::cell(status).into_owned();
-        [line.to_string(), cell(message_id), status, cell(order_number), cell(balance_after), cell(reason)]
+/// Returns whether the item is posted, by this batch or by an earlier request.
+const fn is_posted(result: &BatchResult) -> bool {
+    match result.status {
+        BatchItemStatus::Posted => true,
+        BatchItemStatus::Replayed => result.reason.is_none(),
+        BatchItemStatus::Rejected
+        | BatchItemStatus::Refused
+        | BatchItemStatus::Invalid
+        | BatchItemStatus::Other(_) => false,
     }
 }
-
-const COLUMNS: [&str; 6] = ["line", "message_id", "status", "order_number", "balance_after", "reason"];
 
 enum Output {
     NdJson(BufWriter<File>),
@@ -86,16 +65,16 @@ impl ResultsFile {
     /// # Errors
     /// When the line is not the result of the next item, or cannot be written.
     pub fn add(&mut self, line: &[u8]) -> anyhow::Result<()> {
-        let result: ResultLine = serde_json::from_slice(line).context("a result has another form")?;
+        let result: BatchResult = serde_json::from_slice(line).context("a result has another form")?;
         let expected = self.lines.saturating_add(1);
-        if result.line != expected {
+        if u64::from(result.line) != expected {
             bail!("the service sent the result of line {} instead of {expected}", result.line);
         }
         self.lines = expected;
-        self.unposted = self.unposted.saturating_add(u64::from(!result.is_posted()));
+        self.unposted = self.unposted.saturating_add(u64::from(!is_posted(&result)));
         let written = match &mut self.output {
             Some(Output::NdJson(file)) => file.write_all(line).and_then(|()| file.write_all(b"\n")),
-            Some(Output::Csv(writer)) => writer.write_record(result.cells()).map_err(std::io::Error::from),
+            Some(Output::Csv(writer)) => writer.write_record(cells(&result)).map_err(std::io::Error::from),
             None => Ok(()),
         };
         written.with_context(|| self.cannot_be_written())

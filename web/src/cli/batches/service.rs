@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
+use postonce_schemas::json::Batch;
 use postonce_shared::backoff::{Backoff, CLIENT_REQUEST};
 use postonce_shared::ports::fault::chain;
 use postonce_shared::ports::world::World;
@@ -16,9 +17,9 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use uuid::Uuid;
 
+use super::Failure;
 use super::progress::Progress;
 use super::results::ResultsFile;
-use super::{Failure, State};
 use crate::error::is_temporary;
 
 /// Time limit for establishing a connection.
@@ -93,26 +94,23 @@ impl<'a> Service<'a> {
     }
 
     /// Waits until the batch is completed or cancelled.
-    pub async fn wait(&self, id: Uuid, mut state: State) -> Result<State, Failure> {
+    pub async fn wait(&self, id: Uuid, mut batch: Batch) -> Result<Batch, Failure> {
         let interval = self.progress.interval();
-        self.progress.start("items final", state.items);
-        let mut hindrance = None;
-        while !state.is_final() {
-            self.progress.set(state.done());
-            if state.hindrance.is_some() && state.hindrance != hindrance {
-                hindrance.clone_from(&state.hindrance);
-                self.progress.note(&format!(
-                    "hindered: {}",
-                    hindrance.as_ref().map(Printable::as_str).unwrap_or_default()
-                ));
+        self.progress.start("items final", batch.items);
+        let mut known = None;
+        while !batch.phase.is_final() {
+            self.progress.set(batch.done());
+            if let Some(hindrance) = batch.hindrance.filter(|hindrance| known.as_ref() != Some(hindrance)) {
+                self.progress.note(&format!("hindered: {}", Printable::from(&*hindrance.message)));
+                known = Some(hindrance);
             }
             let request = |client: &Client, url: Url| {
                 let request = client.get(url).timeout(interval.saturating_add(SILENCE_MAX));
                 Ok(request.header("Prefer", format!("wait={}", interval.as_secs())))
             };
-            state = self.read(&format!("v1/batches/{id}"), request).await?;
+            batch = self.read(&format!("v1/batches/{id}"), request).await?;
         }
-        Ok(state)
+        Ok(batch)
     }
 
     /// Adds all results to the file. After an interruption, continues after the last complete line.

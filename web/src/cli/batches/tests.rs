@@ -7,6 +7,7 @@ use std::thread::JoinHandle;
 use clap::Parser;
 use postonce_shared::adapters::system::SystemWorld;
 use reqwest::StatusCode;
+use serde_json::json;
 
 use super::service::reason;
 use super::*;
@@ -47,6 +48,32 @@ fn a_refusal_names_every_violation() {
     let hostile = r#"{"code":"a\u001b[2J","detail":"b\nposted","violations":[{"field":"c\u009b","message":"\u202ed"}]}"#;
     let text = reason(StatusCode::UNPROCESSABLE_ENTITY, hostile.as_bytes());
     assert_eq!(text, r"a\u001b[2J (422): b\u000aposted".to_owned() + "\n  " + r"c\u009b: \u202ed");
+}
+
+#[test]
+fn a_batch_of_a_newer_service_is_read_and_its_texts_are_printable() {
+    let printed = |phase: &str| {
+        let batch: Batch = serde_json::from_value(json!({
+            "batch_id": "a\u{1b}[2J", "phase": phase, "on_invalid": "sort", "items": 3, "posted": 1, "rejected": 0,
+            "refused": 0, "replayed": 1, "invalid": 0, "operations_per_item": "0.021",
+            "usd_per_million_items": "0.210000000", "received_at": "2026-11-21T07:00:00.000Z", "weight": 7,
+            "sums": [{ "currency": "E\nR", "type": "deposit", "posted": "1.00", "weight": 7 }],
+            "hindrance": { "code": "tide", "message": "The tide is low.", "at": "2026-11-21T07:00:00.000Z", "weight": 7 }
+        }))
+        .unwrap();
+        assert_eq!(batch.done(), 2);
+        let mut out = Vec::new();
+        describe(&batch, &mut out).unwrap();
+        (String::from_utf8(out).unwrap(), batch.phase.is_final())
+    };
+    assert_eq!(printed("drying\n"), ("batch a\\u001b[2J: drying\\u000a, 3 items\n".to_owned(), false));
+    let (text, is_final) = printed("completed");
+    assert!(is_final);
+    assert_eq!(
+        text,
+        "batch a\\u001b[2J: completed, 3 items: 1 posted, 0 rejected, 0 refused, 1 replayed, 0 invalid\n\
+         posted deposits: 1.00 E\\u000aR\n"
+    );
 }
 
 /// Answers requests one by one, and closes the connection after each. Returns the request lines.

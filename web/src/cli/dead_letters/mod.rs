@@ -262,9 +262,7 @@ fn list(letters: &[DeadLetter], out: &mut (dyn Write + Send)) -> anyhow::Result<
         let (queue, dead_at) = (letter.queue.to_string(), letter.dead_at.to_string());
         [letter.id.clone(), queue, dead_at, state.to_owned(), reason.collect()]
     };
-    let head = ["ID", "QUEUE", "SINCE", "STATE", "REASON"].map(str::to_owned);
-    let rows: Vec<_> = std::iter::once(head).chain(letters.iter().map(row)).collect();
-    table(&rows, out)
+    table(["ID", "QUEUE", "SINCE", "STATE", "REASON"], letters.iter().map(row), out)
 }
 
 fn show(letter: DeadLetter, out: &mut (dyn Write + Send)) -> anyhow::Result<()> {

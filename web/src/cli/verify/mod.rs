@@ -4,6 +4,7 @@ use std::io::{self, IsTerminal as _, Write};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::pin::pin;
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -78,16 +79,8 @@ fn parse_concurrency(text: &str) -> Result<NonZeroUsize, String> {
         .ok_or_else(|| format!("must be from 1 to {CONCURRENCY_MAX}"))
 }
 
-/// Result of an audit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
-    /// The audit has no findings.
-    Sound,
-    /// The audit has findings.
-    Findings,
-}
-
-/// Audits the store. Prints the findings and a summary; progress goes to stderr. `key` is the configured anchor key.
+/// Audits the store. Prints the findings and a summary; progress goes to stderr. `key` is the configured anchor key. Returns
+/// exit code 1 if there are findings.
 ///
 /// # Errors
 /// When the store could not be read completely, or the output failed. The audit then gives no assurance about the ledger.
@@ -96,7 +89,7 @@ pub async fn run(
     (store, key): (&Store, Option<&AnchorKey>),
     world: &Arc<dyn World>,
     out: &mut (dyn Write + Send),
-) -> anyhow::Result<Verdict> {
+) -> anyhow::Result<ExitCode> {
     let VerifyCommand { account, json, concurrency, .. } = *command;
     let copies = command.copies(key)?;
     let bar = if io::stderr().is_terminal() { Some(bar(account, store, world).await?) } else { None };
@@ -128,7 +121,7 @@ pub async fn run(
         return Err(failure).context("the findings could not be printed");
     }
     let has_findings = totals.is_some_and(|totals| totals.findings > 0);
-    Ok(if has_findings { Verdict::Findings } else { Verdict::Sound })
+    Ok(if has_findings { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 async fn bar(

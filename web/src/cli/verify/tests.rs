@@ -62,7 +62,7 @@ async fn store(world: &Arc<dyn World>) -> (Store, AccountKey) {
     (store, orphan)
 }
 
-async fn print(arguments: &[&str]) -> (Verdict, String, AccountKey) {
+async fn print(arguments: &[&str]) -> (ExitCode, String, AccountKey) {
     let world: Arc<dyn World> = Arc::new(SystemWorld::new());
     let (store, orphan) = store(&world).await;
     let mut out = Vec::new();
@@ -73,7 +73,7 @@ async fn print(arguments: &[&str]) -> (Verdict, String, AccountKey) {
 #[tokio::test]
 async fn findings_are_printed_as_text_lines() {
     let (verdict, printed, orphan) = print(&[]).await;
-    assert_eq!(verdict, Verdict::Findings);
+    assert_eq!(verdict, ExitCode::FAILURE);
     let lines: Vec<&str> = printed.lines().collect();
     let expected = format!(
         "finding [account_missing] account {orphan}: the account does not exist, but has pages or \
@@ -89,7 +89,7 @@ async fn findings_are_printed_as_text_lines() {
 #[tokio::test]
 async fn findings_are_printed_as_json_objects() {
     let (verdict, printed, orphan) = print(&["--json"]).await;
-    assert_eq!(verdict, Verdict::Findings);
+    assert_eq!(verdict, ExitCode::FAILURE);
     let lines: Vec<Value> = printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let [finding, summary] = lines.as_slice() else { panic!("one finding and the summary, not {lines:?}") };
     assert_eq!(finding["type"], "finding");

@@ -13,7 +13,7 @@ use futures::FutureExt as _;
 use postonce_shared::batches::intake::{Cancelled, Submitted};
 use postonce_shared::batches::messages::{ChunkOutcome, Malformed, Named};
 use postonce_shared::batches::open::{BatchBacklog, OpenBatches};
-use postonce_shared::domain::batch::{ItemStatus, OperationCounts, Phase, Totals};
+use postonce_shared::domain::batch::{HindranceReason, ItemStatus, OperationCounts, Phase, Totals};
 use postonce_shared::protocol::dead_letters::ResolveOutcome;
 use postonce_shared::testing::prelude::*;
 
@@ -437,7 +437,7 @@ async fn what_is_left_of_open_batches_is_known() {
     let Phase::Posting { manifest, .. } = rig.batch(&batch_key(2)).await.phase else { panic!("not posting") };
     assert!(manifest.chunks > 1);
     check(5540, 1 + u64::from(manifest.chunks)).await;
-    bank.batches.hinder(&batch_key(2), "testing".to_owned()).await.unwrap();
+    bank.batches.hinder(&batch_key(2), HindranceReason::GateHeld).await.unwrap();
     check(5540, 2).await;
     rig.run(&bank).await;
     check(0, 0).await;

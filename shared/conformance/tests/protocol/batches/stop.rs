@@ -2,6 +2,7 @@
 
 use postonce_shared::batches::messages::{self, Named};
 use postonce_shared::batches::open::{BatchBacklog, OpenBatches};
+use postonce_shared::domain::batch::HindranceReason;
 use uuid::Uuid;
 
 use super::rig::{Rig, batch_key, item};
@@ -14,11 +15,11 @@ async fn a_stopped_batch_waits_until_its_dead_letter_is_replayed() {
     let items = [item(1, 1, 1, deposit("1.00")), item(2, 2, 2, deposit("2.00"))];
     let _ = rig.submit(&bank, &key, &items).await.unwrap();
     rig.step(&bank, &messages::split_queue()).await;
-    let ends_stop = bank.batches.stop(&key, "a worker ended".to_owned()).await.unwrap().unwrap();
-    let again = bank.batches.stop(&key, "another worker ended".to_owned()).await.unwrap();
+    let ends_stop = bank.batches.stop(&key).await.unwrap().unwrap();
+    let again = bank.batches.stop(&key).await.unwrap();
     assert_eq!(again.as_ref(), Some(&ends_stop), "one message is enough");
-    bank.batches.hinder(&key, "a fault".to_owned()).await.unwrap();
-    assert_eq!(rig.batch(&key).await.hindrance.unwrap().reason, "a worker ended");
+    bank.batches.hinder(&key, HindranceReason::GateHeld).await.unwrap();
+    assert_eq!(rig.batch(&key).await.hindrance.unwrap().reason, HindranceReason::ProcessesEnded);
     // The chunks, a repeated document, a request of the upkeep, and an outcome that was reported before.
     let _ = rig.submit(&bank, &key, &items).await.unwrap();
     bank.batches.ask_initiator(&key).await.unwrap();
@@ -35,5 +36,5 @@ async fn a_stopped_batch_waits_until_its_dead_letter_is_replayed() {
     bank.batches.ask_initiator(&key).await.unwrap();
     rig.run(&bank).await;
     rig.check(&key, &items).await;
-    assert_eq!(bank.batches.stop(&key, "a worker ended".to_owned()).await.unwrap(), None, "it is final");
+    assert_eq!(bank.batches.stop(&key).await.unwrap(), None, "it is final");
 }

@@ -1,7 +1,7 @@
 //! Page of an account with its statement.
 
 use maud::{Markup, html};
-use postonce_schemas::json::{Account, Holder, Problem, Transaction, TransactionPage};
+use postonce_schemas::json::{Account, Holder, Problem, RejectReason, Transaction, TransactionPage};
 
 use super::{Rights, account_path, reason_in_words, refused, signed_amount, transaction_path};
 use crate::console::addresses::encoded;
@@ -223,7 +223,7 @@ fn row(of: &Transaction, listed: Listed, own: &str) -> Vec<Markup> {
         Listed::Rejected => of.rejected_at.as_deref(),
     };
     // Only a transaction in another currency than the account has this reason.
-    let is_foreign = of.reason.as_deref() == Some("currency_mismatch");
+    let is_foreign = of.reason == Some(RejectReason::CurrencyMismatch);
     let mut cells = vec![
         time(decided_at.unwrap_or(&of.accepted_at)),
         html! {
@@ -240,7 +240,7 @@ fn row(of: &Transaction, listed: Listed, own: &str) -> Vec<Markup> {
         ]),
         Listed::Accepted => {}
         Listed::Rejected => {
-            cells.push(html! { (of.reason.as_deref().map(reason_in_words).unwrap_or_default()) })
+            cells.push(html! { (of.reason.as_ref().map(reason_in_words).unwrap_or_default()) })
         }
     }
     cells.extend([

@@ -8,7 +8,7 @@ use actix_web::HttpResponse;
 use actix_web::http::{Method, StatusCode};
 use maud::{Markup, html};
 use postonce_schemas::json::{
-    Account, AccountPage, FoundTransactions, Problem, Transaction, TransactionPage,
+    Account, AccountPage, FoundTransactions, Problem, RejectReason, Transaction, TransactionPage,
 };
 
 use self::account::{Listed, Statement};
@@ -168,16 +168,18 @@ fn signed_amount(of: &Transaction) -> String {
     format!("{sign}{}", format::decimal(&of.amount))
 }
 
-fn reason_in_words(reason: &str) -> &str {
+fn reason_in_words(reason: &RejectReason) -> &str {
     match reason {
-        "insufficient_funds" => "the withdrawal was more than the balance plus the overdraft limit",
-        "account_closed" => "the account was closed",
-        "account_frozen" => "the account was frozen",
-        "account_unknown" => "the account did not exist",
-        "currency_mismatch" => "the amount was in another currency than the account",
-        "amount_out_of_range" => "the balance would have left the supported range",
-        "discarded" => "an operator discarded its dead letter",
-        other => other,
+        RejectReason::InsufficientFunds => {
+            "the withdrawal was more than the balance plus the overdraft limit"
+        }
+        RejectReason::AccountClosed => "the account was closed",
+        RejectReason::AccountFrozen => "the account was frozen",
+        RejectReason::AccountUnknown => "the account did not exist",
+        RejectReason::CurrencyMismatch => "the amount was in another currency than the account",
+        RejectReason::AmountOutOfRange => "the balance would have left the supported range",
+        RejectReason::Discarded => "an operator discarded its dead letter",
+        RejectReason::Other(other) => other,
     }
 }
 

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use maud::{Markup, html};
-use postonce_schemas::json::{FoundTransaction, FoundTransactions, Transaction};
+use postonce_schemas::json::{
+    FoundTransaction, FoundTransactions, Transaction, TransactionEventKind as Kind, TransactionWay,
+};
 use postonce_shared::domain::time::Timestamp;
 use serde_json::Value;
 
@@ -123,7 +125,7 @@ fn state_notice(
         };
         return Some(notice(Tone::Bad, "The work is in the dead letters", body));
     }
-    if let Some(reason) = transaction.reason.as_deref() {
+    if let Some(reason) = transaction.reason.as_ref() {
         let body = html! {
             p { "The reason: " (reason_in_words(reason)) ". The balance did not change, and this is final: the partner may send \
                  a new transaction with another message id." }
@@ -187,25 +189,25 @@ fn batch_link((partner, batch): (&str, &str), line: Option<u32>, rights: Rights)
     }
 }
 
-fn way_in_words(way: &str) -> &str {
+fn way_in_words(way: &TransactionWay) -> &str {
     match way {
-        "immediate" => "immediate: posted while the request waited",
-        "queued" => "queued: a worker posted it",
-        "batch" => "from a batch",
-        "open" => "open: not decided yet",
-        other => other,
+        TransactionWay::Immediate => "immediate: posted while the request waited",
+        TransactionWay::Queued => "queued: a worker posted it",
+        TransactionWay::Batch => "from a batch",
+        TransactionWay::Open => "open: not decided yet",
+        TransactionWay::Other(way) => way,
     }
 }
 
 /// Returns the events that the API reports, or else those that follow from the times of the transaction.
 fn steps(of: History<'_>) -> Vec<Step<'_>> {
     let History { transaction, found, .. } = of;
-    let known: Vec<(&str, &str)> = match found {
-        Some(found) => found.events.iter().map(|event| (event.event.as_str(), event.at.as_str())).collect(),
+    let known: Vec<(&Kind, &str)> = match found {
+        Some(found) => found.events.iter().map(|event| (&event.event, event.at.as_str())).collect(),
         None => [
-            Some(("accepted", transaction.accepted_at.as_str())),
-            transaction.posted_at.as_deref().map(|at| ("posted", at)),
-            transaction.rejected_at.as_deref().map(|at| ("rejected", at)),
+            Some((&Kind::Accepted, transaction.accepted_at.as_str())),
+            transaction.posted_at.as_deref().map(|at| (&Kind::Posted, at)),
+            transaction.rejected_at.as_deref().map(|at| (&Kind::Rejected, at)),
         ]
         .into_iter()
         .flatten()
@@ -214,31 +216,31 @@ fn steps(of: History<'_>) -> Vec<Step<'_>> {
     known.into_iter().map(|(event, at)| step(of, event, at)).collect()
 }
 
-fn step<'a>(of: History<'a>, event: &str, time: &'a str) -> Step<'a> {
+fn step<'a>(of: History<'a>, event: &Kind, time: &'a str) -> Step<'a> {
     let transaction = of.transaction;
     let after = since(&transaction.accepted_at, time);
     let (title, note, tone) = match event {
-        "accepted" => {
+        Kind::Accepted => {
             ("Accepted", Some("Stored, and from then on sure to be decided.".to_owned()), Tone::Neutral)
         }
-        "sent" => ("Sent to the queue", after, Tone::Neutral),
-        "received" => ("Received by the worker that decided it", after, Tone::Neutral),
-        "enqueued_again" => {
+        Kind::Sent => ("Sent to the queue", after, Tone::Neutral),
+        Kind::Received => ("Received by the worker that decided it", after, Tone::Neutral),
+        Kind::EnqueuedAgain => {
             let times = of.found.map_or(0, |found| found.enqueued_again);
             let note = format!("Its message was lost; this is the last of {times} times.");
             ("Enqueued again", Some(note), Tone::Notice)
         }
-        "posted" => {
+        Kind::Posted => {
             let number = transaction.order_number.as_deref().unwrap_or_default();
             let after = after.map_or_else(String::new, |after| format!(", {after}"));
             ("Posted", Some(format!("Order number {number}{after}")), Tone::Good)
         }
-        "rejected" => {
-            let reason = transaction.reason.as_deref().map_or("", reason_in_words);
+        Kind::Rejected => {
+            let reason = transaction.reason.as_ref().map_or("", reason_in_words);
             let after = after.map_or_else(String::new, |after| format!(", {after}"));
             ("Rejected", Some(format!("The reason: {reason}{after}")), Tone::Warning)
         }
-        _ => ("An event that this version of the console does not know", None, Tone::Neutral),
+        Kind::Other(_) => ("An event that this version of the console does not know", None, Tone::Neutral),
     };
     Step { time, title, note, tone }
 }

@@ -1,10 +1,12 @@
 //! Page of a batch: its hindrance, progress, money and costs, and the possible acts.
 
 use maud::{Markup, html};
-use postonce_schemas::json::{Batch, BatchSum, PartnerBatch};
+use postonce_schemas::json::{
+    Batch, BatchHindrance, BatchHindranceCode as Code, BatchOnInvalid, BatchPhase, BatchSum, PartnerBatch,
+};
 
 use super::batch_path;
-use super::viewer::{PhaseWords, Viewer, done, until};
+use super::viewer::{PhaseWords, Viewer, until};
 use crate::console::html::components::{
     Column, Tone, badge, button_link, card, card_with, columns, copyable, definition, empty, notice,
     progress, table, time,
@@ -28,19 +30,19 @@ pub struct PageState<'a> {
 pub fn body(of: &PartnerBatch, viewer: Viewer<'_>, state: PageState<'_>) -> Markup {
     let PartnerBatch { partner_id, batch } = of;
     let PageState { is_gate_held, asks, done } = state;
-    let words = PhaseWords::of(&batch.phase);
+    let (words, is_open) = (PhaseWords::of(&batch.phase), !batch.phase.is_final());
     let page = batch_path(partner_id, &batch.batch_id);
     let may_cancel = words.is_cancellable && viewer.may_cancel(partner_id);
     html! {
-        @if done == "cancelled" && batch.phase == "cancelled" {
+        @if done == "cancelled" && batch.phase == BatchPhase::Cancelled {
             (notice(Tone::Good, "The batch is cancelled", html! {
                 p { "Nothing of it was posted, and nothing will be. The partner reads that it is cancelled." }
             }))
         }
-        @if let Some(hindrance) = batch.hindrance.as_deref().filter(|_| !words.is_final) {
+        @if let Some(hindrance) = batch.hindrance.as_ref().filter(|_| is_open) {
             (hindered(hindrance, viewer))
         }
-        @if is_gate_held && !words.is_final {
+        @if is_gate_held && is_open {
             (notice(Tone::Warning, "The gate is held", html! {
                 p {
                     "Nothing more of the batch is posted until the " a href=(Section::Gate.path()) { "gate" } " is released."
@@ -48,46 +50,59 @@ pub fn body(of: &PartnerBatch, viewer: Viewer<'_>, state: PageState<'_>) -> Mark
             }))
         }
         @if asks && may_cancel { (confirm_cancel(of, viewer, &page)) }
-        (card_with("Progress", badge(words.tone, &batch.phase), outcomes(batch, words)))
+        (card_with("Progress", badge(words.tone, batch.phase.code()), outcomes(batch, words)))
         (columns(&[card("Posted money", sums(&batch.sums)), card("Costs", costs(batch))]))
         (card("About the batch", facts(of, viewer)))
         (card("What you can do", html! {
             (results(of, viewer, &page))
             (cancellation(of, words, viewer, &page))
-            @if !words.is_final { p { (button_link(&page, "Reload for current values")) } }
+            @if is_open { p { (button_link(&page, "Reload for current values")) } }
         }))
     }
 }
 
-fn hindered(hindrance: &str, viewer: Viewer<'_>) -> Markup {
-    let (at, reason) = match hindrance.split_once("Z: ") {
-        Some((at, reason)) => (Some(format!("{at}Z")), reason),
-        None => (None, hindrance),
+fn hindered(BatchHindrance { code, message, at }: &BatchHindrance, viewer: Viewer<'_>) -> Markup {
+    let is_passing = match code {
+        Code::StoreUnavailable
+        | Code::StoreRefused
+        | Code::Contention
+        | Code::GateHeld
+        | Code::NoOrderNumber
+        | Code::SecretUnknown
+        | Code::TriedAlone => true,
+        Code::DataMissing
+        | Code::DataUnreadable
+        | Code::InternalFault
+        | Code::ProcessesEnded
+        | Code::Other(_) => false,
     };
     notice(
         Tone::Bad,
         "The batch is hindered",
         html! {
-            p { strong { (reason) } }
-            @if let Some(at) = &at { p { "Observed " (time(at)) "." } }
-            p {
-                "A passing fault needs nothing: the work is tried again, and this notice ends with the next progress. If the reason \
-                 says that nothing of the batch is tried, correct its cause, then replay the "
-                @if viewer.operates {
-                    a href=(Section::DeadLetters.path()) { "dead letter" }
-                } @else {
-                    "dead letter (with the scope operate)"
+            p { strong { (message) } }
+            p { "Observed " (time(at)) "." }
+            @if is_passing {
+                p { "The batch needs nothing: this notice ends with its next progress." }
+            } @else {
+                p {
+                    "Correct the cause, then replay the "
+                    @if viewer.operates {
+                        a href=(Section::DeadLetters.path()) { "dead letter" }
+                    } @else {
+                        "dead letter (with the scope operate)"
+                    }
+                    " that names this batch. What is posted stays posted, and nothing is posted twice."
                 }
-                " that names this batch. What is posted stays posted, and nothing is posted twice."
             }
         },
     )
 }
 
 fn outcomes(batch: &Batch, words: PhaseWords) -> Markup {
-    let done = done(batch);
+    let done = batch.done();
     let waiting = batch.items.saturating_sub(done);
-    let waiting_means = if batch.phase == "cancelled" {
+    let waiting_means = if batch.phase == BatchPhase::Cancelled {
         "never posted, because the batch is cancelled"
     } else {
         "not decided yet"
@@ -144,10 +159,12 @@ fn costs(batch: &Batch) -> Markup {
 
 fn facts(of: &PartnerBatch, viewer: Viewer<'_>) -> Markup {
     let PartnerBatch { partner_id, batch } = of;
-    let on_invalid = match &*batch.on_invalid {
-        "refuse" => "refuse: one invalid item refuses the whole batch",
-        "skip" => "skip: the other items are posted, and invalid ones are reported in the results",
-        other => other,
+    let on_invalid = match &batch.on_invalid {
+        BatchOnInvalid::Refuse => "refuse: one invalid item refuses the whole batch",
+        BatchOnInvalid::Skip => {
+            "skip: the other items are posted, and invalid ones are reported in the results"
+        }
+        BatchOnInvalid::Other(other) => other,
     };
     let mut entries = vec![
         ("Partner", viewer.partner_link(partner_id)),
@@ -182,7 +199,7 @@ fn results(of: &PartnerBatch, viewer: Viewer<'_>, page: &str) -> Markup {
     html! {
         @if !viewer.may_read_results(&of.partner_id) {
             p { "The results of batches of all partners contain balances: they need a key with the scope " code { "admin" } "." }
-        } @else if of.batch.phase == "completed" {
+        } @else if of.batch.phase == BatchPhase::Completed {
             p { (button_link(&format!("{page}/results"), "Download the results (CSV)")) }
             p.muted { "One line for each item, in the order of the document, with its outcome and the balance right after it." }
         } @else {
@@ -193,7 +210,7 @@ fn results(of: &PartnerBatch, viewer: Viewer<'_>, page: &str) -> Markup {
 
 fn cancellation(of: &PartnerBatch, words: PhaseWords, viewer: Viewer<'_>, page: &str) -> Markup {
     html! {
-        @if words.is_final {
+        @if of.batch.phase.is_final() {
             p { "The batch has ended, so it cannot be cancelled." }
         } @else if !words.is_cancellable {
             p {
@@ -267,12 +284,18 @@ mod tests {
 
     #[test]
     fn a_hindrance_is_shown_first_and_escaped() {
-        let hindrance = "2026-11-21T07:59:00.000Z: 3 processes ended <script>: it may crash";
+        let hindrance = json!({
+            "code": "processes_ended", "message": "Processes ended <script>.", "at": "2026-11-21T07:59:00.000Z"
+        });
         let html = shown(&json!({ "hindrance": hindrance }), viewer(), false);
-        assert!(html.contains("3 processes ended &lt;script&gt;: it may crash"), "{html}");
+        assert!(html.contains("Processes ended &lt;script&gt;."), "{html}");
         assert!(html.contains("2026-11-21 07:59:00 UTC") && !html.contains("<script>"));
         assert!(html.find("The batch is hindered").unwrap() < html.find("Progress").unwrap());
         assert!(html.contains(r#"href="/console/dead-letters""#));
+        let passing =
+            json!({ "code": "gate_held", "message": "It is held.", "at": "2026-11-21T07:59:00.000Z" });
+        let html = shown(&json!({ "hindrance": passing }), viewer(), false);
+        assert!(html.contains("It is held.") && !html.contains("dead letter"), "{html}");
     }
 
     #[test]

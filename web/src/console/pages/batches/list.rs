@@ -1,12 +1,11 @@
 //! List of batches, and the search form.
 
 use maud::{Markup, html};
-use postonce_schemas::json::{PartnerBatch, PartnerBatchPage};
-use postonce_shared::domain::batch::Phase;
+use postonce_schemas::json::{BatchPhase, PartnerBatch, PartnerBatchPage};
 use postonce_shared::domain::ids::{BatchId, PartnerId, parse_hyphenated};
 
 use super::batch_path;
-use super::viewer::{PhaseWords, Viewer, done, until};
+use super::viewer::{PhaseWords, Viewer, until};
 use crate::console::act::Values;
 use crate::console::addresses::encoded;
 use crate::console::html::components::{
@@ -26,7 +25,7 @@ pub struct Search {
     pub partner: Option<String>,
     /// Id of the batch.
     pub batch: Option<String>,
-    phase: Option<&'static str>,
+    phase: Option<BatchPhase>,
     partner_error: Option<String>,
     batch_error: Option<String>,
 }
@@ -40,7 +39,7 @@ impl Search {
         Self {
             partner: partner.map(str::to_owned),
             batch: batch.map(str::to_owned),
-            phase: Phase::CODES.into_iter().find(|known| *known == phase),
+            phase: BatchPhase::CODES.contains(&phase).then(|| phase.into()),
             partner_error: partner.and_then(|it| PartnerId::parse(it).err()).map(|it| format!("This {it}.")),
             batch_error: batch
                 .and_then(|it| parse_hyphenated::<BatchId>(it).err())
@@ -55,7 +54,8 @@ impl Search {
 
     /// Returns the criteria and the position as parameters of a query, which the API and the page share.
     pub fn query(&self, cursor: Option<&str>) -> String {
-        let values = [("partner_id", self.partner.as_deref()), ("phase", self.phase), ("cursor", cursor)];
+        let values =
+            [("partner_id", self.partner.as_deref()), ("phase", self.phase_code()), ("cursor", cursor)];
         let given = values.into_iter().filter_map(|(name, value)| Some((name, encoded(value?))));
         given.fold(String::new(), |query, (name, value)| format!("{query}&{name}={value}"))
     }
@@ -69,7 +69,7 @@ impl Search {
         let batch = Field::new("batch_id", "Batch").max_length(BATCH_CHARS);
         let batch = batch.hint("The id that the partner chose.").error(self.batch_error.as_deref());
         let mut phases = vec![("", "any phase")];
-        phases.extend(Phase::CODES.map(|code| (code, code)));
+        phases.extend(BatchPhase::CODES.iter().map(|code| (*code, *code)));
         card(
             "Find batches",
             search_form(
@@ -77,11 +77,15 @@ impl Search {
                 html! {
                     @if viewer.operates { (text_input(&partner, TextKind::Code, self.partner.as_deref().unwrap_or_default())) }
                     (text_input(&batch, TextKind::Code, self.batch.as_deref().unwrap_or_default()))
-                    (select(&Field::new("phase", "Phase"), &phases, self.phase.unwrap_or_default()))
+                    (select(&Field::new("phase", "Phase"), &phases, self.phase_code().unwrap_or_default()))
                     (submit("Find", Tone::Notice))
                 },
             ),
         )
+    }
+
+    fn phase_code(&self) -> Option<&str> {
+        self.phase.as_ref().map(BatchPhase::code)
     }
 
     fn title(&self, viewer: Viewer<'_>) -> String {
@@ -124,7 +128,7 @@ pub fn body(page: &PartnerBatchPage, search: &Search, viewer: Viewer<'_>) -> Mar
 }
 
 fn is_hindered(of: &PartnerBatch) -> bool {
-    of.batch.hindrance.is_some() && !PhaseWords::of(&of.batch.phase).is_final
+    of.batch.hindrance.is_some() && !of.batch.phase.is_final()
 }
 
 fn hindered_notice(count: usize) -> Markup {
@@ -141,12 +145,12 @@ fn hindered_notice(count: usize) -> Markup {
 }
 
 fn nothing(search: &Search, viewer: Viewer<'_>, has_more: bool) -> Markup {
-    let (title, help) = match (has_more, &search.partner, search.phase) {
+    let (title, help) = match (has_more, &search.partner, &search.phase) {
         (true, _, _) => (
             "No such batch on this page",
             "Continue with the next page: a page has what it found among the next batches.",
         ),
-        (false, None, Some("completed" | "cancelled")) if viewer.operates => {
+        (false, None, Some(BatchPhase::Completed | BatchPhase::Cancelled)) if viewer.operates => {
             ("No open batch", "Batches that ended are listed by partner: enter the partner below.")
         }
         (false, _, Some(_)) => ("No batch in this phase", "Choose any phase to see the others."),
@@ -179,13 +183,13 @@ fn rows(batches: &[&PartnerBatch], viewer: Viewer<'_>) -> Markup {
 fn row(of: &PartnerBatch, viewer: Viewer<'_>) -> Vec<Markup> {
     let PartnerBatch { partner_id, batch } = of;
     let words = PhaseWords::of(&batch.phase);
-    let done = done(batch);
+    let done = batch.done();
     let none = "\u{2013}";
     vec![
         html! { a href=(batch_path(partner_id, &batch.batch_id)) { (id(&batch.batch_id)) } },
         viewer.partner_link(partner_id),
         html! {
-            (badge(words.tone, &batch.phase))
+            (badge(words.tone, batch.phase.code()))
             @if is_hindered(of) { " " (badge(Tone::Bad, "hindered")) }
         },
         html! { (format::count(batch.items)) },
@@ -219,7 +223,7 @@ mod tests {
     fn hindered_batches_stand_first_and_are_escaped() {
         let one = batch(&json!({}));
         let other = batch(&json!({
-            "batch_id": "<script>", "hindrance": "2026-11-21T07:59:00.000Z: the store does not answer",
+            "batch_id": "<script>", "hindrance": { "code": "gate_held", "message": "It is held.", "at": "2026-11-21T07:59:00.000Z" },
             "received_at": "2026-11-20T07:00:00.000Z"
         }));
         let html = body(&page(vec![one, other], Some("n x")), &Search::default(), viewer()).into_string();
@@ -240,9 +244,16 @@ mod tests {
         let own = Viewer { operates: false, ..viewer() };
         check(&Search::default(), viewer(), "No batch is open");
         check(&Search::default(), own, "The partner has sent no batch.");
-        check(&Search { phase: Some("completed"), ..Search::default() }, viewer(), "enter the partner below");
-        let of_shop =
-            Search { partner: Some("shop".to_owned()), phase: Some("posting"), ..Search::default() };
+        check(
+            &Search { phase: Some(BatchPhase::Completed), ..Search::default() },
+            viewer(),
+            "enter the partner below",
+        );
+        let of_shop = Search {
+            partner: Some("shop".to_owned()),
+            phase: Some(BatchPhase::Posting),
+            ..Search::default()
+        };
         check(&of_shop, viewer(), "No batch in this phase");
         let html = body(&page(Vec::new(), Some("n")), &of_shop, viewer()).into_string();
         assert!(html.contains("partner_id=shop&amp;phase=posting&amp;cursor=n"), "{html}");

@@ -11,7 +11,7 @@ use serde::de::IgnoredAny;
 
 use self::detail::PageState;
 use self::list::Search;
-use self::viewer::{PhaseWords, Viewer};
+use self::viewer::Viewer;
 use super::overview::is_held;
 use crate::access::scopes::Scope;
 use crate::console::act::{Act, Values};
@@ -78,7 +78,7 @@ pub async fn show(visitor: Visitor) -> Result<HttpResponse, PageError> {
     };
     let (query, viewer) = (Values::of_query(visitor.request()), Viewer::of(&visitor));
     // The gate is read only if needed, because that costs a storage operation.
-    let waits = !PhaseWords::of(&found.batch.phase).is_final;
+    let waits = !found.batch.phase.is_final();
     let state = PageState {
         is_gate_held: waits && viewer.operates && is_gate_held(&visitor).await?,
         asks: query.text("confirm") == "cancel",

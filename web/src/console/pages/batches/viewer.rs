@@ -1,7 +1,7 @@
 //! Rights of the viewer, and texts that the pages of batches share.
 
 use maud::Markup;
-use postonce_schemas::json::Batch;
+use postonce_schemas::json::BatchPhase;
 use postonce_shared::domain::time::Timestamp;
 
 use crate::access::scopes::Scope;
@@ -68,35 +68,26 @@ pub struct PhaseWords {
     pub meaning: &'static str,
     /// Whether the batch can be cancelled.
     pub is_cancellable: bool,
-    /// Whether the batch does not change any more.
-    pub is_final: bool,
 }
 
 impl PhaseWords {
-    /// Returns the meaning of a phase with this code.
-    pub fn of(phase: &str) -> Self {
-        let open =
-            |meaning, is_cancellable| Self { tone: Tone::Notice, meaning, is_cancellable, is_final: false };
-        let ended = |tone, meaning| Self { tone, meaning, is_cancellable: false, is_final: true };
+    /// Returns the meaning of a phase.
+    pub fn of(phase: &BatchPhase) -> Self {
+        let open = |meaning, is_cancellable| Self { tone: Tone::Notice, meaning, is_cancellable };
+        let ended = |tone, meaning| Self { tone, meaning, is_cancellable: false };
         match phase {
-            "received" => open("the document is stored, and waits to be split", true),
-            "splitting" => {
+            BatchPhase::Received => open("the document is stored, and waits to be split", true),
+            BatchPhase::Splitting => {
                 open("the document is being divided into parts that are posted side by side", true)
             }
-            "posting" => open("its items are being posted", false),
-            "completed" => ended(Tone::Good, "all items are final"),
-            "cancelled" => ended(Tone::Neutral, "it was cancelled before anything of it was posted"),
-            _ => open("a newer version of the service knows this phase", false),
+            BatchPhase::Posting => open("its items are being posted", false),
+            BatchPhase::Completed => ended(Tone::Good, "all items are final"),
+            BatchPhase::Cancelled => {
+                ended(Tone::Neutral, "it was cancelled before anything of it was posted")
+            }
+            BatchPhase::Other(_) => open("a newer version of the service knows this phase", false),
         }
     }
-}
-
-/// Returns the number of items with an outcome.
-pub fn done(batch: &Batch) -> u64 {
-    let Batch { posted, rejected, refused, replayed, invalid, .. } = batch;
-    [posted, rejected, refused, replayed, invalid]
-        .into_iter()
-        .fold(0, |sum: u64, part| sum.saturating_add(*part))
 }
 
 /// Describes the time from now until a time in RFC 3339; `None` if it is not in the future.
@@ -137,7 +128,7 @@ pub mod tests {
     #[test]
     fn items_with_an_outcome_are_counted() {
         let found = batch(&json!({}));
-        assert_eq!(done(&found.batch), 1_531);
+        assert_eq!(found.batch.done(), 1_531);
     }
 
     #[test]
