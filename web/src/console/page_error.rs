@@ -8,13 +8,12 @@ use actix_web::http::{Method, StatusCode, header};
 use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse, HttpResponseBuilder, ResponseError};
 use maud::Markup;
-use postonce_process::build;
 use postonce_shared::cluster::doorbell_secret::DoorbellKeys;
 
-use super::addresses::sign_in_instead_of;
+use super::addresses::{Section, sign_in_instead_of};
 use super::context::Console;
 use super::html::components::problem;
-use super::html::shell::{Section, Shell, page};
+use super::html::shell::{Shell, page};
 use super::local_api::LocalApi;
 
 /// Time after which a browser repeats a request that the service could not answer, in seconds.
@@ -50,7 +49,7 @@ impl PageError {
 
     /// Creates a page for a request without a session.
     pub fn plain(status: StatusCode, title: &str, detail: &str) -> Self {
-        let body = problem(status.as_u16(), title, detail, &[], None);
+        let body = problem(status.as_u16(), title, detail);
         let html = without_session("Console", body).into_string();
         Self { status, html, location: None, cookie: None, repeated_after_s: None }
     }
@@ -112,17 +111,7 @@ pub fn keys(console: &Console) -> Result<DoorbellKeys, PageError> {
 
 /// Returns a page for a request without a session.
 pub fn without_session(title: &str, body: Markup) -> Markup {
-    let shell = Shell {
-        title,
-        current: Section::Overview,
-        sections: &[],
-        partner: None,
-        csrf: None,
-        build: build::DESCRIPTION,
-        live: None,
-        plots: false,
-    };
-    page(&shell, body)
+    page(&Shell { title, current: Section::Overview, viewer: None, live: None, plots: false }, body)
 }
 
 /// Returns the dependencies of the console.

@@ -49,10 +49,10 @@ impl Visit {
 /// The paths with ids in place of their parameters, and whether they have a form.
 fn addresses() -> Vec<(String, bool)> {
     let id = "0b1c6f0a-54f2-4f0c-9c64-2f4b6a3f0d11";
-    let filled = |path: String| {
+    let filled = |path: &str| {
         ["user_id", "account_id", "message_id", "batch_id", "key_id", "id"]
             .iter()
-            .fold(path, |path, name| path.replace(&format!("{{{name}}}"), id))
+            .fold(path.to_owned(), |path, name| path.replace(&format!("{{{name}}}"), id))
             .replace("{partner_id}", "shop")
             .replace("{name}", "console.css")
     };

@@ -3,24 +3,24 @@
 use maud::{Markup, html};
 use postonce_schemas::json::{Gate, Overview, OverviewProcess};
 
-use super::PAGE;
 use super::forms::{confirm_hold, confirm_release, confirm_schedule};
 use super::state::{Done, Step, View};
 use crate::access::scopes::Scope;
+use crate::console::addresses::Section;
 use crate::console::html::components::{Tone, button_link, card, empty, notice, tile, tiles, time};
 use crate::console::html::format::{self, counted, decimal, plural};
+use crate::console::html::forms::hidden;
 use crate::console::html::gate::{
     Acknowledgment, GatePanel, PanelState, acknowledgments, gate, gate_panel, release_button,
 };
 use crate::console::html::shell::live;
-use crate::console::pages::overview::processes::silent;
-use crate::console::pages::overview::{depth, is_held, oldest_age};
+use crate::console::pages::overview::{depth, is_held, oldest_age, silent};
 
 /// Returns the page.
 pub fn body(view: &View<'_>) -> Markup {
     let overview = view.overview;
     let held = is_held(&overview.gate);
-    let is_late = view.may_change && view.step.is_some_and(|step| step.is_of_held() != held);
+    let is_late = may_change(view) && view.step.is_some_and(|step| step.is_of_held() != held);
     html! {
         @if let Some(done) = view.done { (done_notice(done, &overview.gate)) }
         @if !view.is_read {
@@ -128,7 +128,7 @@ fn texts(process: &OverviewProcess) -> (String, Option<String>) {
 
 /// Returns the possible acts on a held gate.
 fn while_held(view: &View<'_>) -> Markup {
-    if !view.may_change {
+    if !may_change(view) {
         return needed_scope();
     }
     let schedule = match view.overview.gate.release_at {
@@ -140,9 +140,9 @@ fn while_held(view: &View<'_>) -> Markup {
         Some(Step::Schedule) => confirm_schedule(view),
         Some(Step::Hold) | None => html! {
             .form {
-                form method="get" action=(PAGE) {
-                    input type="hidden" name="confirm" value=(Step::Release.code());
-                    (release_button("Release the hounds"))
+                form method="get" action=(Section::Gate.path()) {
+                    (hidden("confirm", Step::Release.code()))
+                    (release_button("Release the gate"))
                 }
                 .actions { (button_link(&Step::Schedule.path(), schedule)) }
             }
@@ -152,7 +152,7 @@ fn while_held(view: &View<'_>) -> Markup {
 
 /// Returns the possible acts on a released gate.
 fn while_released(view: &View<'_>) -> Markup {
-    if !view.may_change {
+    if !may_change(view) {
         return needed_scope();
     }
     match view.step {
@@ -164,6 +164,10 @@ fn while_released(view: &View<'_>) -> Markup {
             }
         },
     }
+}
+
+fn may_change(view: &View<'_>) -> bool {
+    view.viewer.may(Scope::Operate)
 }
 
 fn needed_scope() -> Markup {
