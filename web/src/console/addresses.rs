@@ -117,9 +117,9 @@ impl<const N: usize> Template<N> {
     /// Returns the address with these values of the names, which are encoded.
     pub fn of(self, values: [&str; N]) -> String {
         let mut values = values.into_iter();
-        let segments = self.0.split('/').map(|segment| match segment.starts_with('{') {
-            true => values.next().map(encoded).unwrap_or_default(),
-            false => segment.to_owned(),
+        let segments = self.0.split('/').map(|segment| {
+            let value = segment.starts_with('{').then(|| values.next()).flatten();
+            value.map_or_else(|| segment.to_owned(), encoded)
         });
         segments.collect::<Vec<_>>().join("/")
     }

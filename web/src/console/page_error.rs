@@ -31,15 +31,14 @@ pub struct PageError {
 }
 
 impl PageError {
+    /// Creates a page with this content.
+    pub(super) const fn new(status: StatusCode, html: String) -> Self {
+        Self { status, html, location: None, cookie: None, repeated_after_s: None }
+    }
+
     /// Redirects the browser to another page of the console.
     pub fn see_other(location: impl Into<String>) -> Self {
-        Self {
-            status: StatusCode::SEE_OTHER,
-            html: String::new(),
-            location: Some(location.into()),
-            cookie: None,
-            repeated_after_s: None,
-        }
+        Self { location: Some(location.into()), ..Self::new(StatusCode::SEE_OTHER, String::new()) }
     }
 
     /// Redirects the browser to the sign-in page. `has_ended` tells that there was a session.
@@ -50,8 +49,7 @@ impl PageError {
     /// Creates a page for a request without a session.
     pub fn plain(status: StatusCode, title: &str, detail: &str) -> Self {
         let body = problem(status.as_u16(), title, detail);
-        let html = without_session("Console", body).into_string();
-        Self { status, html, location: None, cookie: None, repeated_after_s: None }
+        Self::new(status, without_session("Console", body).into_string())
     }
 
     /// Makes the browser repeat the request later, if the request only reads and the service is unavailable.

@@ -123,7 +123,19 @@ impl Visitor {
     /// # Errors
     /// Same as [`Self::get`].
     pub async fn listing<T: DeserializeOwned>(&self, path: &str) -> Result<T, PageError> {
-        self.get(&with_query(path, &[("cursor", self.query.given("cursor"))])).await
+        self.attempt_listing(path).await?.map_err(|problem| self.refused(&problem))
+    }
+
+    /// Same as [`Self::listing`], but returns the problem that the API answers.
+    ///
+    /// # Errors
+    /// Same as [`Self::attempt`].
+    pub async fn attempt_listing<T: DeserializeOwned>(
+        &self,
+        path: &str,
+    ) -> Result<Result<T, Problem>, PageError> {
+        let path = with_query(path, &[("cursor", self.query.given("cursor"))]);
+        self.attempt((Method::GET, &path), None).await
     }
 
     /// Returns whether the first page of a listing is requested.
@@ -268,8 +280,7 @@ impl Visitor {
 
     fn error(&self, status: StatusCode, body: Markup) -> PageError {
         let html = self.shell(self.section().label(), None, body).into_string();
-        let refused = PageError { status, html, location: None, cookie: None, repeated_after_s: None };
-        let refused = refused.repeated(self.request.method());
+        let refused = PageError::new(status, html).repeated(self.request.method());
         // A request that the browser repeats automatically does not count as use of the session.
         let is_of_operator = refused.repeated_after_s.is_none() && !is_of_stream(&self.request);
         PageError { cookie: self.renewed().filter(|_| is_of_operator).map(Box::new), ..refused }

@@ -109,14 +109,14 @@ impl<T> Render for Table<'_, T> {
 }
 
 /// Event of a [`timeline`].
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct TimelineEvent<'a> {
     /// Time of the event, in RFC 3339 and UTC.
     pub time: &'a str,
     /// Short description.
     pub title: &'a str,
     /// Further details.
-    pub note: Option<&'a str>,
+    pub note: Option<String>,
     /// Significance of the event.
     pub tone: Tone,
 }
@@ -294,7 +294,7 @@ pub fn timeline(events: &[TimelineEvent<'_>]) -> Markup {
                     span.timeline-mark { (symbol(event.tone)) }
                     .timeline-text {
                         p.timeline-title { (event.title) }
-                        @if let Some(note) = event.note { p.timeline-note { (note) } }
+                        @if let Some(note) = &event.note { p.timeline-note { (note) } }
                         p.timeline-time { (time(event.time)) }
                     }
                 }

@@ -148,15 +148,6 @@ pub fn text_input(of: &Field<'_>, kind: TextKind, value: &str) -> Markup {
     field(of, input)
 }
 
-/// Returns a field for several lines of text.
-pub fn text_area(of: &Field<'_>, value: &str) -> Markup {
-    let area = html! {
-        textarea id=(of.element_id()) name=(of.name) rows="3" maxlength=[of.max_length] required[of.required]
-            aria-describedby=[of.described_by()] aria-invalid=[of.invalid()] { (value) }
-    };
-    field(of, area)
-}
-
 /// Returns a field with a list of options. `options` are pairs of a value and its label.
 pub fn select(of: &Field<'_>, options: &[(&str, &str)], selected: &str) -> Markup {
     let choice = html! {
@@ -308,6 +299,31 @@ mod tests {
         assert!(form.starts_with(r#"<form class="form" method="post" action="/console/gate">"#));
         assert!(form.contains(token));
         assert!(!search_form("/console/accounts", html! {}).into_string().contains("csrf"));
+    }
+
+    #[test]
+    fn a_question_has_the_field_that_confirms_the_act() {
+        let asked = |confirmation: Confirmation<'_>| {
+            let question = Question {
+                title: "Do it?",
+                consequence: html! { "much" },
+                action: "/console/act",
+                fields: hidden("act", "it"),
+                confirmation,
+                button: submit("Do it", Tone::Bad),
+                back: "/console/page",
+            };
+            question.ask("token").into_string()
+        };
+        let ticked = asked(Confirmation::Ticked("I want it"));
+        assert!(ticked.contains(r#"name="confirm" value="yes" required data-confirm>"#), "{ticked}");
+        let typed = asked(Confirmation::Typed("discard"));
+        assert!(typed.contains(r#"type="text" required data-confirm="discard""#), "{typed}");
+        assert!(!asked(Confirmation::Sent).contains("name=\"confirm\""), "a form of its own");
+        for part in [r#"action="/console/act""#, r#"name="csrf" value="token""#, r#"name="act" value="it""#] {
+            assert!(ticked.contains(part) && typed.contains(part), "{part}");
+        }
+        assert!(ticked.contains(r#"<a class="button" href="/console/page">Back</a>"#), "{ticked}");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use postonce_schemas::json::{OrderNumberRange, OrderNumbers};
 use postonce_shared::domain::ids::OrderNumber;
 
-use crate::console::html::components::{Table, Tone, card, empty, id, tile, tiles, time};
+use crate::console::html::components::{Table, card, empty, id, tile, tiles, time};
 use crate::console::html::format;
 use crate::console::html::pictures::{RangeBar, ranges};
 use crate::console::page_error::PageError;
@@ -74,9 +74,7 @@ fn bar(range: &OrderNumberRange) -> RangeBar<'_> {
         label: &range.holder,
         first: number(&range.first),
         last: number(&range.last),
-        since: Some(&range.at),
-        tone: Tone::Neutral,
-        note: None,
+        since: &range.at,
     }
 }
 

@@ -56,13 +56,11 @@ pub async fn find(visitor: Visitor) -> Result<HttpResponse, PageError> {
 /// # Errors
 /// [`PageError`] with the problem that the API answers. If only the statement cannot be read, the page shows its problem.
 pub async fn show(visitor: Visitor) -> Result<HttpResponse, PageError> {
-    let query = visitor.query();
-    let listed = Listed::of_code(query.text("status"));
+    let listed = Listed::of_code(visitor.query().text("status"));
     let path = api_path(&visitor);
     let shown: Account = visitor.get(&path).await?;
     let path = format!("{path}/transactions?limit=50&{}", listed.query());
-    let path = with_query(&path, &[("cursor", query.given("cursor"))]);
-    let page = visitor.attempt::<TransactionPage>((Method::GET, &path), None).await?;
+    let page = visitor.attempt_listing::<TransactionPage>(&path).await?;
     let statement = Statement { listed, page: page.as_ref(), is_first: visitor.is_first_page() };
     Ok(visitor.page("Account", account::body(&shown, &statement, visitor.viewer())))
 }
@@ -97,9 +95,7 @@ fn form(visitor: &Visitor, errors: &Errors, result: Markup) -> HttpResponse {
 
 async fn accounts(visitor: &Visitor, user: &str) -> Result<Markup, PageError> {
     let path = format!("/v1/users/{}/accounts?limit=50", encoded(user));
-    let path = with_query(&path, &[("cursor", visitor.query().given("cursor"))]);
-    let found = visitor.attempt::<AccountPage>((Method::GET, &path), None).await?;
-    Ok(match found {
+    Ok(match visitor.attempt_listing::<AccountPage>(&path).await? {
         Ok(page) => search::accounts(user, &page, visitor.is_first_page()),
         Err(problem) => refusal(&problem),
     })

@@ -25,13 +25,6 @@ struct History<'a> {
     found: Option<&'a FoundTransaction>,
 }
 
-struct Step<'a> {
-    time: &'a str,
-    title: &'static str,
-    note: Option<String>,
-    tone: Tone,
-}
-
 /// Returns the page for a message id, which several partners may have used.
 pub fn bodies(found: &FoundTransactions, viewer: &Viewer) -> Markup {
     html! {
@@ -72,21 +65,11 @@ fn history(of: History<'_>, viewer: &Viewer) -> Markup {
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => Vec::new(),
     };
     let metadata: Vec<_> = transaction.metadata.clone().into_iter().collect();
-    let events = steps(of);
-    let events: Vec<_> = events
-        .iter()
-        .map(|Step { time, title, note, tone }| TimelineEvent {
-            time,
-            title,
-            note: note.as_deref(),
-            tone: *tone,
-        })
-        .collect();
     html! {
         @if let Some(state) = state_notice(transaction, found, viewer) { (state) }
         (card_with(&title, status_badge(&transaction.status), facts(of, viewer)))
         (card("History", html! {
-            (timeline(&events))
+            (timeline(&events(of)))
             @if found.is_some() { p.small { "The clocks of the processes may differ." } }
         }))
         (members("Metadata", "The partner's own data, which the bank returns unchanged.", &metadata))
@@ -197,7 +180,7 @@ fn way_in_words(way: &str) -> &str {
 }
 
 /// Returns the events that the API reports, or else those that follow from the times of the transaction.
-fn steps(of: History<'_>) -> Vec<Step<'_>> {
+fn events(of: History<'_>) -> Vec<TimelineEvent<'_>> {
     let History { transaction, found, .. } = of;
     let known: Vec<(&str, &str)> = match found {
         Some(found) => found.events.iter().map(|event| (event.event.as_str(), event.at.as_str())).collect(),
@@ -210,10 +193,10 @@ fn steps(of: History<'_>) -> Vec<Step<'_>> {
         .flatten()
         .collect(),
     };
-    known.into_iter().map(|(event, at)| step(of, event, at)).collect()
+    known.into_iter().map(|(event, at)| timeline_event(of, event, at)).collect()
 }
 
-fn step<'a>(of: History<'a>, event: &str, time: &'a str) -> Step<'a> {
+fn timeline_event<'a>(of: History<'a>, event: &str, time: &'a str) -> TimelineEvent<'a> {
     let transaction = of.transaction;
     let after = since(&transaction.accepted_at, time);
     let (title, note, tone) = match event {
@@ -239,7 +222,7 @@ fn step<'a>(of: History<'a>, event: &str, time: &'a str) -> Step<'a> {
         }
         _ => ("An event that this version of the console does not know", None, Tone::Neutral),
     };
-    Step { time, title, note, tone }
+    TimelineEvent { time, title, note, tone }
 }
 
 /// Returns the time that passed between the acceptance of a transaction and an event.

@@ -248,10 +248,10 @@ fn history(letter: &DeadLetter) -> Markup {
         .map(|it| (format!("Dead letter {}", it.kind), format!("By {}", it.by), &it.at));
     let mut events = vec![
         TimelineEvent { time: &letter.inserted_at, title: "Message sent", note: None, tone: Tone::Neutral },
-        TimelineEvent { time: &letter.dead_at, title: "Set aside", note: Some(&deliveries), tone: Tone::Bad },
+        TimelineEvent { time: &letter.dead_at, title: "Set aside", note: Some(deliveries), tone: Tone::Bad },
     ];
     if let Some((title, by, at)) = &decided {
-        events.push(TimelineEvent { time: at, title, note: Some(by), tone: Tone::Good });
+        events.push(TimelineEvent { time: at, title, note: Some(by.clone()), tone: Tone::Good });
     }
     timeline(&events)
 }

@@ -4,6 +4,7 @@ use maud::{Markup, html};
 use postonce_schemas::json::Overview;
 use postonce_schemas::json::rules::GATE_REASON_CHARS_MAX;
 
+use super::panel::release_button;
 use super::state::{Entered, Step, View};
 use crate::console::addresses::Section;
 use crate::console::html::components::{Tone, notice, time};
@@ -11,7 +12,6 @@ use crate::console::html::format::{self, counted, decimal};
 use crate::console::html::forms::{
     Confirmation, Field, Question, TextKind, field, hidden, submit, text_input,
 };
-use crate::console::html::gate::release_button;
 use crate::console::pages::overview::{depth, silent};
 
 /// Length of a date and time with seconds, in characters.

@@ -4,6 +4,7 @@
 //! changes the gate. The form contains the epoch for which it was shown; if the gate has changed since, it has no effect.
 
 mod forms;
+mod panel;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -18,6 +19,7 @@ use postonce_schemas::json::{Gate, GateChanged, Overview};
 use serde_json::{Map, Value};
 
 use self::forms::rfc_3339;
+use self::panel::{PANEL, panel};
 use self::state::{Done, Entered, Step, View};
 use self::view::body;
 use super::overview::NOW;
@@ -133,7 +135,7 @@ async fn page(
 
 fn events(overview: &Overview) -> Vec<Event> {
     vec![
-        Event::region("panel", view::panel(overview)),
+        Event::region(PANEL, panel(&overview.gate)),
         Event::region("waiting", view::waiting(overview)),
         Event::region("acknowledgments", view::applied(overview)),
     ]

@@ -142,6 +142,7 @@ fn processes_that_do_not_apply_the_gate_say_why() {
     let chips = view::applied(&overview).into_string();
     assert!(chips.contains("2 of 4 processes apply epoch 7.") && chips.contains("may still post"), "{chips}");
     assert!(chips.contains("applies epoch 6") && chips.contains("does not answer"), "{chips}");
+    assert_eq!(chips.matches(r#"data-acknowledged="false""#).count(), 2);
     assert!(chips.contains("worker at http://10.0.0.7:8081"));
     overview.processes.clear();
     assert!(view::applied(&overview).into_string().contains("No process posts"));
