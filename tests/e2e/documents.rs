@@ -119,6 +119,43 @@ fn every_test_that_the_runbook_names_exists() {
     }
 }
 
+#[test]
+fn every_name_in_the_recipe_for_a_page_exists() {
+    let text = read("web/README.md");
+    let (_, recipe) = text.split_once("**Add a page**").unwrap();
+    let recipe = recipe.split("\n## ").next().unwrap();
+    let names: Vec<&str> = recipe.split('`').skip(1).step_by(2).collect();
+    assert!(names.len() > 20, "{names:?}");
+    let mut sources = String::new();
+    collect(&workspace::root().join("web/src/console"), &mut sources);
+    sources.push_str(&read("tests/e2e/console/pages.rs"));
+    for name in names {
+        let is_path =
+            ["", "web/src/console/"].iter().any(|it| workspace::root().join(it).join(name).exists());
+        let (of, last) = name.rsplit_once("::").unwrap_or(("", name));
+        let declared = ["struct", "enum", "fn", "const", "macro_rules!"].iter().any(|keyword| {
+            let last = format!("{keyword} {}", last.trim_end_matches('!'));
+            let rest = sources.split(&*last).skip(1);
+            rest.into_iter().any(|rest| !rest.starts_with(|next: char| next.is_alphanumeric() || next == '_'))
+        });
+        let has_parent = of.is_empty() || sources.contains(&format!("struct {of}"));
+        let is_value = sources.contains(&format!("\"{name}\""));
+        assert!(is_path || is_value || (declared && has_parent), "{name} does not exist");
+    }
+}
+
+/// Adds the text of all sources in a folder.
+fn collect(folder: &Path, text: &mut String) {
+    for entry in fs::read_dir(folder).expect("a folder can be read") {
+        let path = entry.expect("an entry can be read").path();
+        if path.is_dir() {
+            collect(&path, text);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            text.push_str(&fs::read_to_string(&path).expect("a source can be read"));
+        }
+    }
+}
+
 /// Checks a command without running it: `--help` after the arguments of a program makes it parse those before.
 fn check(command: &str) -> Result<(), String> {
     let words: Vec<&str> = command.trim_end_matches('&').split_whitespace().collect();

@@ -108,7 +108,7 @@ async fn a_hindered_batch_shows_why_and_is_completed_by_a_replay(store_kind: Sto
     browser.wait_for(&format!("main a[href='{}']", page_of(id))).await;
     browser.click("a[href$='?confirm=replay']").await;
     browser.wait_text(".consequence", "the work of the batch continues").await;
-    browser.click("#confirm-decision").await;
+    browser.click("#confirm").await;
     browser.click("form[action^='/console/dead-letters/'] button[type='submit']").await;
     browser.wait_text(".notice", "The dead letter is replayed").await;
     let batch = batch_until(&client, id, is_completed).await;
@@ -147,7 +147,7 @@ async fn a_batch_is_cancelled_in_the_browser_unless_posting_has_begun(store_kind
     browser.wait_text(".consequence", "2 items will not be posted").await;
     let cancel = |batch| format!("form[action='{}/cancel'] button[type='submit']", page_of(batch));
     assert!(browser.attribute(&cancel(cancelled), "disabled").await.is_some(), "it is not confirmed");
-    browser.click("#confirm-cancel").await;
+    browser.click("#confirm").await;
     browser.click(&cancel(cancelled)).await;
     browser.wait_text(".notice", "The batch is cancelled").await;
     browser.wait_text("main", "The batch has ended, so it cannot be cancelled.").await;
@@ -155,7 +155,7 @@ async fn a_batch_is_cancelled_in_the_browser_unless_posting_has_begun(store_kind
 
     // The other one is posted after its form was shown.
     visit.open(&format!("{}?confirm=cancel", page_of(kept))).await;
-    browser.click("#confirm-cancel").await;
+    browser.click("#confirm").await;
     drop(client.release(2).await);
     drop(batch_until(&client, kept, is_completed).await);
     browser.click(&cancel(kept)).await;

@@ -64,7 +64,7 @@ async fn a_dead_letter_is_discarded_in_the_browser(store_kind: StoreKind) {
     browser.wait_text(".consequence", "It cannot be undone.").await;
     let discard = format!("form[action='{page}'] button[type='submit']");
     assert!(browser.attribute(&discard, "disabled").await.is_some(), "it is not confirmed");
-    browser.click("#confirm-decision").await;
+    browser.click("#confirm").await;
     browser.click(&discard).await;
     browser.wait_text(".notice", "The dead letter is discarded").await;
     assert_eq!(browser.texts(".timeline-title").await[2..], ["Dead letter discarded"]);
@@ -101,9 +101,9 @@ async fn all_dead_letters_of_a_reason_are_decided_about_and_no_others(store_kind
     browser.wait_text(".consequence", "All open dead letters with this reason: 2 dead letters.").await;
     browser.wait_text(".consequence", OTHER_REASON).await;
     let confirm = "form[action='/console/dead-letters'] button[type='submit']";
-    browser.fill("#confirm-all", "discar").await;
+    browser.fill("#confirm", "discar").await;
     assert!(browser.attribute(confirm, "disabled").await.is_some(), "the word is not complete");
-    browser.fill("#confirm-all", "discard").await;
+    browser.fill("#confirm", "discard").await;
     browser.click(confirm).await;
     browser.wait_text(".notice", "2 dead letters discarded").await;
     assert_eq!((visit.number("Decided now").await, visit.number("Failed").await), (2, 0));
@@ -116,7 +116,7 @@ async fn all_dead_letters_of_a_reason_are_decided_about_and_no_others(store_kind
     assert_eq!(visit.rows("Open dead letters by reason").await.len(), 1);
     browser.click("a[href*='confirm=replay']").await;
     browser.wait_text(".consequence", "All open dead letters with this reason: 3 dead letters.").await;
-    browser.click("#confirm-all").await;
+    browser.click("#confirm").await;
     browser.click(confirm).await;
     browser.wait_text(".notice", "3 dead letters replayed").await;
     for id in &replayed {

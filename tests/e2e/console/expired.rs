@@ -54,7 +54,7 @@ async fn a_page_leads_to_the_sign_in_when_its_session_ends_and_back(store_kind: 
 
     // A form that is sent too late does nothing.
     visit.open("/console/partners/shop?confirm=suspend").await;
-    browser.click("#confirm-status").await;
+    browser.click("#confirm").await;
     until_ended(&bank, &visit).await;
     browser.click("form[action='/console/partners/shop'] button[type='submit']").await;
     until_signed_out(&visit, "/console").await;

@@ -75,7 +75,7 @@ async fn a_partner_is_suspended_and_resumed_in_the_browser(store_kind: StoreKind
         browser.click(&format!("a[href='/console/partners/shop?confirm={act}']")).await;
         let button = "form[action='/console/partners/shop'] button[type='submit']";
         browser.wait_for(&format!("{button}:disabled")).await;
-        browser.click("#confirm-status").await;
+        browser.click("#confirm").await;
         browser.click(button).await;
         browser.wait_text(".notice-title", title).await;
         for shop in &shops {

@@ -142,7 +142,7 @@ async fn acts_in_the_browser_appear_in_the_audit_trail(store_kind: StoreKind) {
     browser.click("form[action='/console/gate'] button[type='submit']").await;
     browser.wait_for(".gate-panel[data-state='held']").await;
     visit.open("/console/partners/shop?confirm=suspend").await;
-    browser.click("#confirm-status").await;
+    browser.click("#confirm").await;
     browser.click("form[action='/console/partners/shop'] button[type='submit']").await;
     browser.wait_text(".notice-title", "shop is suspended").await;
 

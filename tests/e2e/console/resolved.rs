@@ -29,7 +29,7 @@ async fn a_dead_letter_is_replayed_in_the_browser(store_kind: StoreKind) {
     browser.click(&format!("a[href='/console/dead-letters/{letter}']")).await;
     browser.wait_text("main", "Its work waits for a decision").await;
     browser.click("a[href$='?confirm=replay']").await;
-    browser.click("#confirm-decision").await;
+    browser.click("#confirm").await;
     browser.click(&format!("form[action='/console/dead-letters/{letter}'] button[type='submit']")).await;
     browser.wait_text("main", "The dead letter is replayed").await;
     assert_eq!(client.until_final(account, id).await.transaction_status(), "posted");

@@ -91,7 +91,7 @@ where
     F: Future<Output = Result<Vec<Event>, PageError>> + 'static,
 {
     let section = visitor.section();
-    if !visitor.may_read(section) {
+    if !visitor.viewer().may_read(section) {
         let detail = format!("The API key may not read the page {}.", section.label());
         return Err(visitor.refuse(StatusCode::FORBIDDEN, "Not allowed", &detail));
     }

@@ -4,8 +4,9 @@
 //! of [`crate::api`] within this process, with the API key of the signed-in operator. The console can thus show and do
 //! only what the key could over HTTP, and the audit trail records each act under that key.
 //!
-//! [`session`] is the cookie that contains the key, [`visitor`] the signed-in operator of a request, [`act`] a submitted
-//! form, [`live`] the stream of current values, [`html`] the parts of pages, and [`pages`] the pages themselves.
+//! [`addresses`] has the sections and all paths, and [`routes`] what answers at each of them. [`session`] is the cookie that
+//! contains the key, [`visitor`] the request of a signed-in operator, [`viewer`] what pages know of the operator, [`act`] a
+//! submitted form, [`live`] the stream of current values, [`html`] the parts of pages, and [`pages`] the pages themselves.
 
 pub mod act;
 pub mod addresses;
@@ -20,4 +21,6 @@ pub mod pages;
 pub mod routes;
 pub mod session;
 pub mod sign_in;
+pub mod values;
+pub mod viewer;
 pub mod visitor;

@@ -8,13 +8,12 @@ use actix_web::http::{Method, StatusCode, header};
 use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse, HttpResponseBuilder, ResponseError};
 use maud::Markup;
-use postonce_process::build;
 use postonce_shared::cluster::doorbell_secret::DoorbellKeys;
 
-use super::addresses::sign_in_instead_of;
+use super::addresses::{Section, sign_in_instead_of};
 use super::context::Console;
 use super::html::components::problem;
-use super::html::shell::{Section, Shell, page};
+use super::html::shell::{Shell, page};
 use super::local_api::LocalApi;
 
 /// Time after which a browser repeats a request that the service could not answer, in seconds.
@@ -32,15 +31,14 @@ pub struct PageError {
 }
 
 impl PageError {
+    /// Creates a page with this content.
+    pub(super) const fn new(status: StatusCode, html: String) -> Self {
+        Self { status, html, location: None, cookie: None, repeated_after_s: None }
+    }
+
     /// Redirects the browser to another page of the console.
     pub fn see_other(location: impl Into<String>) -> Self {
-        Self {
-            status: StatusCode::SEE_OTHER,
-            html: String::new(),
-            location: Some(location.into()),
-            cookie: None,
-            repeated_after_s: None,
-        }
+        Self { location: Some(location.into()), ..Self::new(StatusCode::SEE_OTHER, String::new()) }
     }
 
     /// Redirects the browser to the sign-in page. `has_ended` tells that there was a session.
@@ -50,9 +48,8 @@ impl PageError {
 
     /// Creates a page for a request without a session.
     pub fn plain(status: StatusCode, title: &str, detail: &str) -> Self {
-        let body = problem(status.as_u16(), title, detail, &[], None);
-        let html = without_session("Console", body).into_string();
-        Self { status, html, location: None, cookie: None, repeated_after_s: None }
+        let body = problem(status.as_u16(), title, detail);
+        Self::new(status, without_session("Console", body).into_string())
     }
 
     /// Makes the browser repeat the request later, if the request only reads and the service is unavailable.
@@ -112,17 +109,7 @@ pub fn keys(console: &Console) -> Result<DoorbellKeys, PageError> {
 
 /// Returns a page for a request without a session.
 pub fn without_session(title: &str, body: Markup) -> Markup {
-    let shell = Shell {
-        title,
-        current: Section::Overview,
-        sections: &[],
-        partner: None,
-        csrf: None,
-        build: build::DESCRIPTION,
-        live: None,
-        plots: false,
-    };
-    page(&shell, body)
+    page(&Shell { title, current: Section::Overview, viewer: None, live: None, plots: false }, body)
 }
 
 /// Returns the dependencies of the console.

@@ -7,6 +7,10 @@ use actix_web::middleware::{DefaultHeaders, from_fn};
 use actix_web::web::{self, ServiceConfig, to};
 use actix_web::{HttpResponse, Resource, Route};
 
+use super::addresses::{
+    ACCOUNT, ASSET, BATCH, BATCH_CANCELLATION, BATCH_RESULTS, DEAD_LETTER, LIVE_GATE, LIVE_OVERVIEW,
+    LIVE_QUEUES, PARTNER, PARTNER_KEY, PARTNER_KEYS, SIGN_IN, SIGN_OUT, Section, TRANSACTION,
+};
 use super::html::shell::POLICY;
 use super::other_sites::refuse_other_sites;
 use super::page_error::PageError;
@@ -35,41 +39,44 @@ enum Answers {
 #[rustfmt::skip]
 fn table() -> Vec<(&'static str, Vec<Answers>)> {
     use Answers::{Get, Post, Stream};
+    use Section::{
+        Accounts, Anchors, AuditTrail, Batches, Costs, DeadLetters, Gate, OrderNumbers, Overview, Partners, Queues, Scrubber,
+    };
     vec![
-        ("", vec![Get(to(overview::show))]),
-        ("/live/overview", vec![Stream(to(overview::live))]),
-        ("/gate", vec![Get(to(gate::show)), Post(to(gate::change))]),
-        ("/live/gate", vec![Stream(to(gate::live))]),
-        ("/queues", vec![Get(to(queues::show))]),
-        ("/live/queues", vec![Stream(to(queues::live))]),
-        ("/batches", vec![Get(to(batches::list))]),
-        ("/batches/{partner_id}/{batch_id}", vec![Get(to(batches::show))]),
-        ("/batches/{partner_id}/{batch_id}/results", vec![Get(to(batches::results))]),
-        ("/batches/{partner_id}/{batch_id}/cancel", vec![Post(to(batches::cancel))]),
-        ("/dead-letters", vec![Get(to(dead_letters::list)), Post(to(dead_letters::decide_all))]),
-        ("/dead-letters/{id}", vec![Get(to(dead_letters::show)), Post(to(dead_letters::decide))]),
-        ("/accounts", vec![Get(to(accounts::find))]),
-        ("/accounts/{user_id}/{account_id}", vec![Get(to(accounts::show))]),
-        ("/accounts/{user_id}/{account_id}/{message_id}", vec![Get(to(accounts::transaction))]),
-        ("/partners", vec![Get(to(partners::list))]),
-        ("/partners/{partner_id}", vec![Get(to(partners::show)), Post(to(partners::change))]),
-        ("/partners/{partner_id}/keys", vec![Post(to(partners::add_key))]),
-        ("/partners/{partner_id}/keys/{key_id}", vec![Post(to(partners::revoke_key))]),
-        ("/order-numbers", vec![Get(to(order_numbers::show))]),
-        ("/scrubber", vec![Get(to(scrubber::show))]),
-        ("/anchors", vec![Get(to(anchors::list))]),
-        ("/audit", vec![Get(to(audit_trail::list))]),
-        ("/costs", vec![Get(to(costs::show))]),
-        ("/sign-in", vec![Get(to(sign_in::show)), Post(to(sign_in::sign_in))]),
-        ("/sign-out", vec![Post(to(sign_in::sign_out))]),
-        ("/assets/{name}", vec![Get(to(assets::asset))]),
+        (Overview.path(), vec![Get(to(overview::show))]),
+        (LIVE_OVERVIEW, vec![Stream(to(overview::live))]),
+        (Gate.path(), vec![Get(to(gate::show)), Post(to(gate::change))]),
+        (LIVE_GATE, vec![Stream(to(gate::live))]),
+        (Queues.path(), vec![Get(to(queues::show))]),
+        (LIVE_QUEUES, vec![Stream(to(queues::live))]),
+        (Batches.path(), vec![Get(to(batches::list))]),
+        (BATCH.route(), vec![Get(to(batches::show))]),
+        (BATCH_RESULTS.route(), vec![Get(to(batches::results))]),
+        (BATCH_CANCELLATION.route(), vec![Post(to(batches::cancel))]),
+        (DeadLetters.path(), vec![Get(to(dead_letters::list)), Post(to(dead_letters::decide_all))]),
+        (DEAD_LETTER.route(), vec![Get(to(dead_letters::show)), Post(to(dead_letters::decide))]),
+        (Accounts.path(), vec![Get(to(accounts::find))]),
+        (ACCOUNT.route(), vec![Get(to(accounts::show))]),
+        (TRANSACTION.route(), vec![Get(to(accounts::transaction))]),
+        (Partners.path(), vec![Get(to(partners::list))]),
+        (PARTNER.route(), vec![Get(to(partners::show)), Post(to(partners::change))]),
+        (PARTNER_KEYS.route(), vec![Post(to(partners::add_key))]),
+        (PARTNER_KEY.route(), vec![Post(to(partners::revoke_key))]),
+        (OrderNumbers.path(), vec![Get(to(order_numbers::show))]),
+        (Scrubber.path(), vec![Get(to(scrubber::show))]),
+        (Anchors.path(), vec![Get(to(anchors::list))]),
+        (AuditTrail.path(), vec![Get(to(audit_trail::list))]),
+        (Costs.path(), vec![Get(to(costs::show))]),
+        (SIGN_IN, vec![Get(to(sign_in::show)), Post(to(sign_in::sign_in))]),
+        (SIGN_OUT, vec![Post(to(sign_in::sign_out))]),
+        (ASSET.route(), vec![Get(to(assets::asset))]),
     ]
 }
 
 /// Returns the templates of all paths, and whether each accepts a form.
-pub fn paths() -> Vec<(String, bool)> {
+pub fn paths() -> Vec<(&'static str, bool)> {
     let has_form = |answers: &[Answers]| answers.iter().any(|answers| matches!(answers, Answers::Post(_)));
-    table().iter().map(|(path, answers)| (format!("{CONSOLE}{path}"), has_form(answers))).collect()
+    table().iter().map(|(path, answers)| (*path, has_form(answers))).collect()
 }
 
 /// Registers the routes. The application must have a [`super::context::Console`] and a [`super::local_api::LocalApi`].
@@ -80,6 +87,7 @@ pub fn configure(config: &mut ServiceConfig) {
         .add((REFERRER_POLICY, "same-origin"))
         .add((OPENER_POLICY, "same-origin"));
     let scope = table().into_iter().fold(web::scope(CONSOLE), |scope, (path, answers)| {
+        let path = path.strip_prefix(CONSOLE).unwrap_or(path);
         // A trailing slash leads to the same page. The first pattern names the route.
         let resource = web::resource([path.to_owned(), format!("{path}/")]);
         let resource = answers.into_iter().fold(resource, add);

@@ -10,7 +10,7 @@ use postonce_schemas::json::Key;
 use postonce_shared::access::client_network::client_network;
 use postonce_shared::ports::world::WorldExt as _;
 
-use super::act::{Act, FormLimits, Values};
+use super::act::Act;
 use super::addresses::{SIGN_IN, is_page_of_console};
 use super::context::is_encrypted;
 use super::html::components::{Tone, notice};
@@ -18,6 +18,7 @@ use super::html::forms::{Field, TextKind, submit, text_input};
 use super::local_api::Call;
 use super::page_error::{PageError, answer, keys, parts, unanswered, without_session};
 use super::session::Session;
+use super::values::{FormLimits, Values};
 use super::visitor::Visitor;
 use crate::access::authentication::{CONSOLE, KEY};
 use crate::access::client_address::client_address;
@@ -30,7 +31,7 @@ const TIME_MAX: Duration = Duration::from_secs(3);
 
 /// Shows the sign-in page.
 pub async fn show(request: HttpRequest) -> HttpResponse {
-    let query = Values::of_query(&request);
+    let query = Values::of_query(request.query_string());
     let note = query.given("expired").map(|_| {
         notice(
             Tone::Notice,

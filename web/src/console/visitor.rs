@@ -1,4 +1,4 @@
-//! Signed-in operator of a request: the rights of the session's key, the requests to the API, and the pages in response.
+//! Request of a signed-in operator: the session, the requests to the API, and the pages in response.
 
 use actix_web::cookie::Cookie;
 use actix_web::dev::Payload;
@@ -8,36 +8,36 @@ use actix_web::{FromRequest, HttpMessage as _, HttpRequest, HttpResponse};
 use futures::FutureExt as _;
 use futures::future::LocalBoxFuture;
 use maud::Markup;
-use postonce_process::build;
 use postonce_process::http::note_known;
 use postonce_schemas::json::{Key, Problem};
 use postonce_shared::domain::ids::PartnerId;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::addresses::{STREAMS, is_of_stream};
+use super::addresses::{Section, is_of_stream, with_query};
 use super::context::{Console, is_encrypted};
-use super::html::components::problem;
-use super::html::shell::{Section, Shell, page};
+use super::html::components::{problem, refusal};
+use super::html::shell::{Shell, page};
 use super::local_api::{Answer, Call, LocalApi, status_of};
 use super::page_error::{PageError, answer, keys, parts, unanswered};
 use super::session::{self, Session, session_of};
+use super::values::Values;
+use super::viewer::Viewer;
 use crate::access::authentication::KEY;
 use crate::access::console_request::{SessionKey, ToConsole};
 use crate::access::scopes::Scope;
 use crate::access::shares::ByOperator;
 use crate::access::slots::{NoSlot, SlotGuard};
 
-/// Signed-in operator of a request.
+/// Request of a signed-in operator.
 pub struct Visitor {
     request: HttpRequest,
     api: Data<LocalApi>,
     console: Data<Console>,
     session: Session,
-    form_token: String,
-    key: Key,
     partner: PartnerId,
-    scopes: Vec<Scope>,
+    query: Values,
+    viewer: Viewer,
 }
 
 impl FromRequest for Visitor {
@@ -77,53 +77,32 @@ impl Visitor {
         ToConsole::note(&request, |known| known.key = Some(SessionKey::of(&key)));
         let partner = PartnerId::parse(&key.partner_id).map_err(|fault| unanswered(&fault))?;
         note_known(&request, &partner);
-        let scopes = Scope::of_stored(&key.scopes);
-        let form_token = session.form_token();
-        let visitor = Self { request, api, console, session, form_token, key, partner, scopes };
-        if Scope::OF_OPERATORS.iter().any(|scope| visitor.may(*scope)) {
-            visitor.request.extensions_mut().insert(ByOperator);
+        let viewer = Viewer::new(key, session.form_token(), console.world.now());
+        if Scope::OF_OPERATORS.iter().any(|scope| viewer.may(*scope)) {
+            request.extensions_mut().insert(ByOperator);
         }
-        Ok(visitor)
+        let query = Values::of_query(request.query_string());
+        Ok(Self { request, api, console, session, partner, query, viewer })
     }
 
-    /// Returns whether the key of the session has a scope.
-    pub fn may(&self, scope: Scope) -> bool {
-        self.scopes.iter().any(|own| own.includes(scope))
+    /// Returns the operator.
+    pub const fn viewer(&self) -> &Viewer {
+        &self.viewer
     }
 
-    /// Returns the sections that the key may read.
-    pub fn sections(&self) -> Vec<Section> {
-        Section::ALL.iter().copied().filter(|section| self.may_read(*section)).collect()
+    /// Returns the values of the query.
+    pub const fn query(&self) -> &Values {
+        &self.query
     }
 
-    /// Returns whether the key may read a section.
-    pub fn may_read(&self, section: Section) -> bool {
-        scopes_of(section).iter().any(|scope| self.may(*scope))
-    }
-
-    /// Returns the id of the partner that owns the key.
-    pub fn partner(&self) -> &str {
-        self.partner.as_str()
-    }
-
-    /// Returns the id of the key.
-    pub fn key_id(&self) -> &str {
-        &self.key.key_id
-    }
-
-    /// Returns the token that forms of this session must contain.
-    pub fn form_token(&self) -> &str {
-        &self.form_token
+    /// Returns the value of a name in the template of the path; empty if the template does not have it.
+    pub fn path(&self, name: &str) -> &str {
+        self.request.match_info().query(name)
     }
 
     /// Returns whether a form contains the token of this session.
     pub fn has_token(&self, token: &str) -> bool {
         self.session.has_token(token)
-    }
-
-    /// Returns the request of the operator.
-    pub const fn request(&self) -> &HttpRequest {
-        &self.request
     }
 
     /// Returns the context of the console.
@@ -137,6 +116,31 @@ impl Visitor {
     /// [`PageError`] with the problem that the API answers.
     pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, PageError> {
         self.send((Method::GET, path), None).await
+    }
+
+    /// Reads the page of a listing at which the query has its `cursor`. `path` includes a query.
+    ///
+    /// # Errors
+    /// Same as [`Self::get`].
+    pub async fn listing<T: DeserializeOwned>(&self, path: &str) -> Result<T, PageError> {
+        self.attempt_listing(path).await?.map_err(|problem| self.refused(&problem))
+    }
+
+    /// Same as [`Self::listing`], but returns the problem that the API answers.
+    ///
+    /// # Errors
+    /// Same as [`Self::attempt`].
+    pub async fn attempt_listing<T: DeserializeOwned>(
+        &self,
+        path: &str,
+    ) -> Result<Result<T, Problem>, PageError> {
+        let path = with_query(path, &[("cursor", self.query.given("cursor"))]);
+        self.attempt((Method::GET, &path), None).await
+    }
+
+    /// Returns whether the first page of a listing is requested.
+    pub fn is_first_page(&self) -> bool {
+        self.query.given("cursor").is_none()
     }
 
     /// Makes a request to the API, and parses the document in its answer.
@@ -230,28 +234,27 @@ impl Visitor {
         Ok(download.body(response.into_body()))
     }
 
-    /// Answers with a page.
-    pub fn page(&self, section: Section, title: &str, body: Markup) -> HttpResponse {
-        self.page_of(StatusCode::OK, (section, title), None, body)
+    /// Answers with a page of the section to which the path belongs.
+    pub fn page(&self, title: &str, body: Markup) -> HttpResponse {
+        self.page_of(StatusCode::OK, title, None, body)
+    }
+
+    /// Answers with the page again from which a form was sent, with what is wrong in it.
+    pub fn page_again(&self, status: StatusCode, title: &str, body: Markup) -> HttpResponse {
+        self.page_of(status, title, None, body)
     }
 
     /// Answers with a page whose regions are updated by the stream at `live`.
-    pub fn live_page(&self, section: Section, title: &str, live: &str, body: Markup) -> HttpResponse {
-        self.page_of(StatusCode::OK, (section, title), Some(live), body)
+    pub fn live_page(&self, status: StatusCode, live: &str, body: Markup) -> HttpResponse {
+        self.page_of(status, self.section().label(), Some(live), body)
     }
 
-    fn page_of(
-        &self,
-        status: StatusCode,
-        (section, title): (Section, &str),
-        live: Option<&str>,
-        body: Markup,
-    ) -> HttpResponse {
+    fn page_of(&self, status: StatusCode, title: &str, live: Option<&str>, body: Markup) -> HttpResponse {
         let mut response = HttpResponse::build(status);
         if let Some(cookie) = self.renewed() {
             response.cookie(cookie);
         }
-        answer(&mut response, self.shell((section, title), live, body).into_string())
+        answer(&mut response, self.shell(title, live, body).into_string())
     }
 
     /// Redirects the browser to another page of the console, after a form or a search.
@@ -266,25 +269,18 @@ impl Visitor {
 
     /// Returns a page that explains why a request was not carried out.
     pub fn refuse(&self, status: StatusCode, title: &str, detail: &str) -> PageError {
-        let body = problem(status.as_u16(), title, detail, &[], None);
+        let body = problem(status.as_u16(), title, detail);
         self.error(status, body)
     }
 
     /// Returns a page that explains why the API refused a request.
-    pub fn refused(&self, refusal: &Problem) -> PageError {
-        let status = status_of(refusal);
-        let violations = refusal.violations.iter();
-        let violations: Vec<_> = violations.map(|it| (it.field.clone(), it.message.clone())).collect();
-        let Problem { title, detail, request_id, .. } = refusal;
-        let body = problem(status.as_u16(), title, detail, &violations, request_id.as_deref());
-        self.error(status, body)
+    pub fn refused(&self, of: &Problem) -> PageError {
+        self.error(status_of(of), refusal(of))
     }
 
     fn error(&self, status: StatusCode, body: Markup) -> PageError {
-        let section = self.section();
-        let html = self.shell((section, section.label()), None, body).into_string();
-        let refused = PageError { status, html, location: None, cookie: None, repeated_after_s: None };
-        let refused = refused.repeated(self.request.method());
+        let html = self.shell(self.section().label(), None, body).into_string();
+        let refused = PageError::new(status, html).repeated(self.request.method());
         // A request that the browser repeats automatically does not count as use of the session.
         let is_of_operator = refused.repeated_after_s.is_none() && !is_of_stream(&self.request);
         PageError { cookie: self.renewed().filter(|_| is_of_operator).map(Box::new), ..refused }
@@ -300,25 +296,13 @@ impl Visitor {
 
     /// Returns the section to which the requested path belongs.
     pub fn section(&self) -> Section {
-        let route = self.request.match_pattern().unwrap_or_default();
-        let path = route.replacen(STREAMS, "/console/", 1);
-        let of_path = Section::ALL.iter().rev().copied();
-        of_path.into_iter().find(|section| path.starts_with(section.path())).unwrap_or(Section::Overview)
+        Section::of_path(&self.request.match_pattern().unwrap_or_default())
     }
 
-    fn shell(&self, (current, title): (Section, &str), live: Option<&str>, body: Markup) -> Markup {
-        let sections = self.sections();
-        let shell = Shell {
-            title,
-            current,
-            sections: &sections,
-            partner: Some(self.partner()),
-            csrf: Some(&self.form_token),
-            build: build::DESCRIPTION,
-            live,
-            plots: live.is_some() && current == Section::Overview,
-        };
-        page(&shell, body)
+    fn shell(&self, title: &str, live: Option<&str>, body: Markup) -> Markup {
+        let current = self.section();
+        let plots = live.is_some() && current == Section::Overview;
+        page(&Shell { title, current, viewer: Some(&self.viewer), live, plots }, body)
     }
 
     /// Returns the cookie that renews the session, if that is due.
@@ -335,18 +319,6 @@ impl Visitor {
     /// Returns the cookie that removes the session from the browser.
     pub fn removal(&self) -> Cookie<'static> {
         session::removal(is_encrypted(&self.request))
-    }
-}
-
-/// Returns the scopes with which a section can be read. One of them suffices.
-pub const fn scopes_of(section: Section) -> &'static [Scope] {
-    match section {
-        Section::Overview | Section::Gate | Section::Queues => &[Scope::Metrics],
-        Section::Batches => &[Scope::Batch, Scope::Operate],
-        Section::DeadLetters | Section::Scrubber | Section::Costs => &[Scope::Operate],
-        Section::Accounts => &[Scope::Read],
-        Section::Partners => &[Scope::Partners],
-        Section::OrderNumbers | Section::Anchors | Section::AuditTrail => &[Scope::Admin],
     }
 }
 

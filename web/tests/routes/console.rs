@@ -1,6 +1,7 @@
 //! The console: its addresses, links to it from elsewhere, and forms for signing in.
 
 use actix_web::test::TestRequest;
+use postonce_web::console::addresses::{SIGN_IN, SIGN_OUT, Section};
 use postonce_web::console::routes::paths;
 
 use super::test_bank::{Answer, TestBank};
@@ -49,10 +50,10 @@ impl Visit {
 /// The paths with ids in place of their parameters, and whether they have a form.
 fn addresses() -> Vec<(String, bool)> {
     let id = "0b1c6f0a-54f2-4f0c-9c64-2f4b6a3f0d11";
-    let filled = |path: String| {
+    let filled = |path: &str| {
         ["user_id", "account_id", "message_id", "batch_id", "key_id", "id"]
             .iter()
-            .fold(path, |path, name| path.replace(&format!("{{{name}}}"), id))
+            .fold(path.to_owned(), |path, name| path.replace(&format!("{{{name}}}"), id))
             .replace("{partner_id}", "shop")
             .replace("{name}", "console.css")
     };
@@ -92,6 +93,32 @@ async fn a_slash_at_the_end_is_no_other_page() {
     }
     let signed_out = visit.bank.call(TestRequest::get().uri("/console/gate/")).await;
     assert_eq!(signed_out.header("location"), Some("/console/sign-in?next=%2Fconsole%2Fgate%2F"));
+}
+
+/// The recipe for a page in README.md: its section is one row of the navigation, and its path one row of the routes.
+#[actix_web::test]
+async fn every_page_is_in_the_navigation_and_every_section_is_a_page() {
+    let visit = Visit::begin().await;
+    let addresses = addresses();
+    for section in Section::ALL {
+        let (path, label) = (section.path(), section.label());
+        assert!(addresses.iter().any(|(address, _)| address == path), "no route has the path {path}");
+        let page = visit.get(path, &[]).await;
+        assert_eq!(page.status, 200, "{path}: {page:?}");
+        assert!(page.text.contains(&format!("<h1>{label}</h1>")), "{path}: {page:?}");
+    }
+    for (address, _) in addresses {
+        assert!(!address.contains('{'), "no value is known for a name in {address}");
+        if is_stream(&address) || [SIGN_IN, SIGN_OUT].contains(&&*address) || address.contains("/assets/") {
+            continue;
+        }
+        let section = Section::of_path(&address);
+        assert_eq!(section == Section::Overview, address == "/console", "{address} has a section");
+        let page = visit.get(&address, &[]).await;
+        // Addresses without a page accept forms only.
+        let entry = format!(r#"<a href="{}" aria-current="page">{}</a>"#, section.path(), section.label());
+        assert_eq!(page.text.contains(&entry), page.status != 405, "{address}: {page:?}");
+    }
 }
 
 #[actix_web::test]

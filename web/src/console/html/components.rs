@@ -1,8 +1,10 @@
 //! Parts of pages: figures, cards, tables, notices, lists and short texts.
 
 use maud::{Markup, Render, html};
+use postonce_schemas::json::{Problem, Violation};
 
 use super::format;
+use crate::console::addresses::with_query;
 
 /// Significance of a piece of information. A symbol always shows it too, not the color alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -43,40 +45,78 @@ impl Tone {
     }
 }
 
-/// Column of a table.
-#[derive(Debug, Clone, Copy)]
-pub struct Column<'a> {
-    /// Heading of the column.
-    pub title: &'a str,
-    /// Whether the cells are numbers, which are aligned on the right.
-    pub numeric: bool,
+/// Table with one row for each value, and one cell for each column in each row.
+pub struct Table<'a, T> {
+    caption: &'a str,
+    values: Vec<&'a T>,
+    columns: Vec<Column<'a, T>>,
 }
 
-impl<'a> Column<'a> {
-    /// Creates a column of text.
-    pub const fn text(title: &'a str) -> Self {
-        Self { title, numeric: false }
+struct Column<'a, T> {
+    title: &'a str,
+    class: Option<&'static str>,
+    cell: Box<dyn Fn(&T) -> Markup + 'a>,
+}
+
+impl<'a, T> Table<'a, T> {
+    /// Creates a table without columns. The caption is for assistive technology, because a heading stands above the table.
+    pub fn new(caption: &'a str, values: impl IntoIterator<Item = &'a T>) -> Self {
+        Self { caption, values: values.into_iter().collect(), columns: Vec::new() }
     }
 
-    /// Creates a column of numbers.
-    pub const fn number(title: &'a str) -> Self {
-        Self { title, numeric: true }
+    /// Adds a column of text with this heading. `cell` returns the cell of a value.
+    #[must_use]
+    pub fn text<R: Render>(self, title: &'a str, cell: impl Fn(&T) -> R + 'a) -> Self {
+        self.column(title, None, cell)
     }
 
-    fn class(&self) -> Option<&'static str> {
-        self.numeric.then_some("number")
+    /// Adds a column of numbers, which are aligned on the right.
+    #[must_use]
+    pub fn number<R: Render>(self, title: &'a str, cell: impl Fn(&T) -> R + 'a) -> Self {
+        self.column(title, Some("number"), cell)
+    }
+
+    fn column<R: Render>(
+        mut self,
+        title: &'a str,
+        class: Option<&'static str>,
+        cell: impl Fn(&T) -> R + 'a,
+    ) -> Self {
+        self.columns.push(Column { title, class, cell: Box::new(move |value| cell(value).render()) });
+        self
+    }
+}
+
+/// On narrow screens the table scrolls in its own region, also with the keyboard.
+impl<T> Render for Table<'_, T> {
+    fn render(&self) -> Markup {
+        html! {
+            .table-region role="region" tabindex="0" aria-label=(self.caption) {
+                table {
+                    caption.unseen { (self.caption) }
+                    thead {
+                        tr { @for column in &self.columns { th class=[column.class] scope="col" { (column.title) } } }
+                    }
+                    tbody {
+                        @for value in &self.values {
+                            tr { @for column in &self.columns { td class=[column.class] { ((column.cell)(value)) } } }
+                        }
+                    }
+                }
+            }
+        }
     }
 }
 
 /// Event of a [`timeline`].
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct TimelineEvent<'a> {
     /// Time of the event, in RFC 3339 and UTC.
     pub time: &'a str,
     /// Short description.
     pub title: &'a str,
     /// Further details.
-    pub note: Option<&'a str>,
+    pub note: Option<String>,
     /// Significance of the event.
     pub tone: Tone,
 }
@@ -114,7 +154,7 @@ pub fn tiles(tiles: &[Markup]) -> Markup {
 }
 
 /// Returns a section with a heading.
-pub fn card(title: &str, body: Markup) -> Markup {
+pub fn card(title: &str, body: impl Render) -> Markup {
     html! {
         section.card {
             .card-head { h2 { (title) } }
@@ -124,7 +164,7 @@ pub fn card(title: &str, body: Markup) -> Markup {
 }
 
 /// Same as [`card`], with an element beside the heading, such as a badge, a link or a button.
-pub fn card_with(title: &str, aside: Markup, body: Markup) -> Markup {
+pub fn card_with(title: &str, aside: Markup, body: impl Render) -> Markup {
     html! {
         section.card {
             .card-head { h2 { (title) } .card-aside { (aside) } }
@@ -143,28 +183,38 @@ pub fn badge(tone: Tone, text: &str) -> Markup {
     html! { span.badge data-tone=(tone.code()) { (symbol(tone)) (text) } }
 }
 
-/// Returns a table with one cell for each column in each row. The caption is for assistive technology, because a heading
-/// stands above the table. On narrow screens the table scrolls in its own region, also with the keyboard.
-pub fn table(caption: &str, columns: &[Column<'_>], rows: &[Vec<Markup>]) -> Markup {
-    html! {
-        .table-region role="region" tabindex="0" aria-label=(caption) {
-            table {
-                caption.unseen { (caption) }
-                thead {
-                    tr {
-                        @for column in columns {
-                            th class=[column.class()] scope="col" { (column.title) }
-                        }
+/// Place of a page in a listing, which the API returns page by page.
+#[derive(Debug, Clone, Copy)]
+pub struct Place<'a> {
+    /// Address of the first page.
+    pub first_page: &'a str,
+    /// Whether this is the first page.
+    pub is_first: bool,
+    /// Cursor of the next page.
+    pub next_cursor: Option<&'a str>,
+}
+
+impl Place<'_> {
+    /// Returns whether the page is the whole listing.
+    pub const fn is_whole(&self) -> bool {
+        self.is_first && self.next_cursor.is_none()
+    }
+
+    /// Returns the items of the page with a link to the next page. If there are none, returns `empty` for an empty listing,
+    /// and otherwise a text that the listing has other pages.
+    pub fn listing(&self, is_empty: bool, empty_listing: Markup, items: impl Render) -> Markup {
+        if is_empty && self.is_whole() {
+            return empty_listing;
+        }
+        let help = html! { p { "A page can be empty before the end of the list." } };
+        html! {
+            @if is_empty { (empty("Nothing on this page", help)) } @else { (items) }
+            nav.pager aria-label="Pages" {
+                @match self.next_cursor {
+                    Some(_) => {
+                        a.button rel="next" href=(with_query(self.first_page, &[("cursor", self.next_cursor)])) { "Next page" }
                     }
-                }
-                tbody {
-                    @for row in rows {
-                        tr {
-                            @for (column, cell) in columns.iter().zip(row) {
-                                td class=[column.class()] { (cell) }
-                            }
-                        }
-                    }
+                    None => span { "End of the list" },
                 }
             }
         }
@@ -194,28 +244,34 @@ pub fn notice(tone: Tone, title: &str, body: Markup) -> Markup {
     }
 }
 
-/// Explains why a request was refused or failed. `violations` are pairs of a field name and a message.
-pub fn problem(
-    status: u16,
-    title: &str,
-    detail: &str,
-    violations: &[(String, String)],
-    request_id: Option<&str>,
-) -> Markup {
+/// Explains why a request was refused or failed.
+pub fn problem(status: u16, title: &str, detail: &str) -> Markup {
+    explained(status, title, detail, &html! {})
+}
+
+/// Same as [`problem`], with what the API answered.
+pub fn refusal(of: &Problem) -> Markup {
+    let details = html! {
+        @if !of.violations.is_empty() {
+            ul.violations {
+                @for Violation { field, message } in &of.violations { li { code { (field) } span { (message) } } }
+            }
+        }
+        @if let Some(request) = &of.request_id {
+            p.problem-request { "Request " (copyable(request)) }
+        }
+    };
+    explained(of.status, &of.title, &of.detail, &details)
+}
+
+fn explained(status: u16, title: &str, detail: &str, details: &Markup) -> Markup {
     let tone = if status < 500 { Tone::Warning } else { Tone::Bad };
     html! {
         section.problem data-tone=(tone.code()) role="alert" {
             p.problem-status { (symbol(tone)) "Status " (status) }
             h2 { (title) }
             p { (detail) }
-            @if !violations.is_empty() {
-                ul.violations {
-                    @for (field, text) in violations { li { code { (field) } span { (text) } } }
-                }
-            }
-            @if let Some(request) = request_id {
-                p.problem-request { "Request " (copyable(request)) }
-            }
+            (details)
         }
     }
 }
@@ -238,7 +294,7 @@ pub fn timeline(events: &[TimelineEvent<'_>]) -> Markup {
                     span.timeline-mark { (symbol(event.tone)) }
                     .timeline-text {
                         p.timeline-title { (event.title) }
-                        @if let Some(note) = event.note { p.timeline-note { (note) } }
+                        @if let Some(note) = &event.note { p.timeline-note { (note) } }
                         p.timeline-time { (time(event.time)) }
                     }
                 }
@@ -254,18 +310,6 @@ pub fn progress(label: &str, part_permille: u16, text: &str) -> Markup {
             span.progress-label { (label) }
             progress max="1000" value=(part_permille.min(1000)) { (text) }
             span.progress-text { (text) }
-        }
-    }
-}
-
-/// Returns the link to the next page, or a text that says that this is the last one.
-pub fn pager(next_href: Option<&str>) -> Markup {
-    html! {
-        nav.pager aria-label="Pages" {
-            @match next_href {
-                Some(next) => a.button rel="next" href=(next) { "Next page" },
-                None => span { "End of the list" },
-            }
         }
     }
 }
@@ -322,8 +366,10 @@ mod tests {
 
     #[test]
     fn a_table_scrolls_with_the_keyboard_and_aligns_numbers() {
-        let columns = [Column::text("Queue"), Column::number("Messages")];
-        let table = table("Queues", &columns, &[vec![html! { "work <1>" }, html! { "12" }]]).into_string();
+        let table = Table::new("Queues", &[("work <1>", 12)])
+            .text("Queue", |(name, _)| (*name).to_owned())
+            .number("Messages", |(_, messages)| *messages);
+        let table = table.render().into_string();
         assert!(table.contains(r#"role="region" tabindex="0" aria-label="Queues""#));
         assert!(table.contains(r#"<th class="number" scope="col">Messages</th>"#));
         assert!(table.contains(r#"<td>work &lt;1&gt;</td><td class="number">12</td>"#));
@@ -331,8 +377,13 @@ mod tests {
 
     #[test]
     fn a_problem_names_fields_and_the_request() {
-        let violations = [("amount".to_owned(), "must be positive".to_owned())];
-        let problem = problem(422, "Refused", "Two fields.", &violations, Some("r-1")).into_string();
+        let problem: Problem = serde_json::from_value(serde_json::json!({
+            "type": "urn:postonce:problem:validation_failed", "title": "Refused", "status": 422, "detail": "Two fields.",
+            "code": "validation_failed", "request_id": "r-1",
+            "violations": [{ "field": "amount", "message": "must be positive" }]
+        }))
+        .unwrap();
+        let problem = refusal(&problem).into_string();
         assert!(problem.contains("Status 422"));
         assert!(problem.contains("<li><code>amount</code><span>must be positive</span></li>"));
         assert!(problem.contains(r#"data-copy aria-label="Copy r-1""#));
@@ -346,8 +397,20 @@ mod tests {
     }
 
     #[test]
-    fn the_last_page_says_so() {
-        assert!(pager(None).into_string().contains("End of the list"));
-        assert!(pager(Some("?cursor=a&b")).into_string().contains(r#"href="?cursor=a&amp;b""#));
+    fn only_an_empty_listing_is_called_empty() {
+        let shown = |is_first, next_cursor, is_empty| {
+            let place = Place { first_page: "/list?a=b", is_first, next_cursor };
+            place.listing(is_empty, html! { "none" }, html! { "items" }).into_string()
+        };
+        assert_eq!(shown(true, None, true), "none");
+        for (is_first, next_cursor) in [(true, Some("c&d")), (false, Some("c&d")), (false, None)] {
+            let (empty, filled) = (shown(is_first, next_cursor, true), shown(is_first, next_cursor, false));
+            assert!(empty.contains("Nothing on this page") && !empty.contains("none"), "{empty}");
+            assert!(filled.starts_with("items<nav"), "{filled}");
+            let next = r#"href="/list?a=b&amp;cursor=c%26d""#;
+            assert_eq!(filled.contains(next), next_cursor.is_some(), "{filled}");
+            assert_eq!(filled.contains("End of the list"), next_cursor.is_none(), "{filled}");
+        }
+        assert!(shown(true, None, false).contains("End of the list"));
     }
 }

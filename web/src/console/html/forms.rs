@@ -2,7 +2,14 @@
 
 use maud::{Markup, html};
 
-use super::components::Tone;
+use super::components::{Tone, button_link};
+
+/// Name of the hidden field that contains the token of the session.
+pub const TOKEN: &str = "csrf";
+/// Name of the field with which a form confirms an act.
+pub const CONFIRM: &str = "confirm";
+/// Value of a ticked box.
+pub const TICKED: &str = "yes";
 
 /// Field of a form.
 #[derive(Debug, Clone, Copy)]
@@ -141,15 +148,6 @@ pub fn text_input(of: &Field<'_>, kind: TextKind, value: &str) -> Markup {
     field(of, input)
 }
 
-/// Returns a field for several lines of text.
-pub fn text_area(of: &Field<'_>, value: &str) -> Markup {
-    let area = html! {
-        textarea id=(of.element_id()) name=(of.name) rows="3" maxlength=[of.max_length] required[of.required]
-            aria-describedby=[of.described_by()] aria-invalid=[of.invalid()] { (value) }
-    };
-    field(of, area)
-}
-
 /// Returns a field with a list of options. `options` are pairs of a value and its label.
 pub fn select(of: &Field<'_>, options: &[(&str, &str)], selected: &str) -> Markup {
     let choice = html! {
@@ -163,13 +161,13 @@ pub fn select(of: &Field<'_>, options: &[(&str, &str)], selected: &str) -> Marku
     field(of, choice)
 }
 
-/// Returns a checkbox, which sends its name with the value `yes`.
+/// Returns a checkbox, which sends its name with the value [`TICKED`].
 pub fn checkbox(of: &Field<'_>, is_checked: bool) -> Markup {
     let id = of.element_id();
     html! {
         .field.field-check data-invalid[of.error.is_some()] {
             label {
-                input id=(id) type="checkbox" name=(of.name) value="yes" checked[is_checked] required[of.required]
+                input id=(id) type="checkbox" name=(of.name) value=(TICKED) checked[is_checked] required[of.required]
                     aria-describedby=[of.described_by()] aria-invalid=[of.invalid()];
                 span { (of.label) }
             }
@@ -190,11 +188,16 @@ pub fn submit(text: &str, tone: Tone) -> Markup {
     html! { button.button type="submit" data-tone=(tone.code()) { (text) } }
 }
 
+/// Returns a field that the operator does not see.
+pub fn hidden(name: &str, value: &str) -> Markup {
+    html! { input type="hidden" name=(name) value=(value); }
+}
+
 /// Returns a form that changes state. The token proves to the server that a page of the console submitted it.
 pub fn form(action: &str, csrf: &str, body: Markup) -> Markup {
     html! {
         form.form method="post" action=(action) {
-            input type="hidden" name="csrf" value=(csrf);
+            (hidden(TOKEN, csrf))
             (body)
         }
     }
@@ -205,37 +208,82 @@ pub fn search_form(action: &str, body: Markup) -> Markup {
     html! { form.form.form-search method="get" action=(action) { (body) } }
 }
 
-/// Returns the confirmation of a dangerous act. The form should have [`confirm_checkbox`] or [`confirm_typed`].
-pub fn confirm(title: &str, consequence: Markup, form: Markup) -> Markup {
-    html! {
-        section.card.confirm {
-            .card-head { h2 { (title) } }
-            .card-body { .consequence { (consequence) } (form) }
-        }
-    }
+/// What an operator does to confirm an act, besides sending the form. The server must check it too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Confirmation<'a> {
+    /// Nothing: the form has fields of its own.
+    Sent,
+    /// Tick a box with this label.
+    Ticked(&'a str),
+    /// Type this text.
+    Typed(&'a str),
 }
 
-/// Returns a required checkbox, which sends `confirm=yes`. The script enables the form's buttons when it is ticked;
-/// without scripts, the browser refuses to submit the form. The server must check it too. `id` must be unique on the
-/// page.
-pub fn confirm_checkbox(id: &str, label: &str) -> Markup {
-    html! {
-        .field.field-check {
-            label {
-                input id=(id) type="checkbox" name="confirm" value="yes" required data-confirm;
-                span { (label) }
+impl<'a> Confirmation<'a> {
+    /// Returns the value of the field [`CONFIRM`]; empty if the form does not have it.
+    pub const fn value(self) -> &'a str {
+        match self {
+            Self::Sent => "",
+            Self::Ticked(_) => TICKED,
+            Self::Typed(text) => text,
+        }
+    }
+
+    /// Returns the required field. The script enables the form's buttons when it is filled in; without scripts, the
+    /// browser refuses to submit the form.
+    fn field(self) -> Markup {
+        html! {
+            @match self {
+                Self::Sent => {}
+                Self::Ticked(label) => .field.field-check {
+                    label {
+                        input #confirm type="checkbox" name=(CONFIRM) value=(TICKED) required data-confirm;
+                        span { (label) }
+                    }
+                },
+                Self::Typed(text) => .field {
+                    label for="confirm" { "To confirm, type " code.id { (text) } }
+                    input.code #confirm name=(CONFIRM) type="text" required data-confirm=(text)
+                        autocomplete="off" autocapitalize="off" spellcheck="false";
+                },
             }
         }
     }
 }
 
-/// Returns a field into which `text` must be typed, and which sends it as `confirm`. Otherwise same as [`confirm_checkbox`].
-pub fn confirm_typed(id: &str, text: &str) -> Markup {
-    html! {
-        .field {
-            label for=(id) { "To confirm, type " code.id { (text) } }
-            input.code id=(id) name="confirm" type="text" required data-confirm=(text)
-                autocomplete="off" autocapitalize="off" spellcheck="false";
+/// Question whether to carry out an act. A page has at most one.
+#[derive(Debug)]
+pub struct Question<'a> {
+    /// The question.
+    pub title: &'a str,
+    /// What the act does.
+    pub consequence: Markup,
+    /// Address to which the form is sent.
+    pub action: &'a str,
+    /// Fields of the form before the confirmation.
+    pub fields: Markup,
+    /// What the operator does to confirm the act.
+    pub confirmation: Confirmation<'a>,
+    /// Button that sends the form.
+    pub button: Markup,
+    /// Address of the page without the question.
+    pub back: &'a str,
+}
+
+impl Question<'_> {
+    /// Returns the question with its form. `csrf` is the token of the session.
+    pub fn ask(self, csrf: &str) -> Markup {
+        let Self { title, consequence, action, fields, confirmation, button, back } = self;
+        let body = html! {
+            (fields)
+            (confirmation.field())
+            .actions { (button) (button_link(back, "Back")) }
+        };
+        html! {
+            section.card.confirm {
+                .card-head { h2 { (title) } }
+                .card-body { .consequence { (consequence) } (form(action, csrf, body)) }
+            }
         }
     }
 }
@@ -251,6 +299,31 @@ mod tests {
         assert!(form.starts_with(r#"<form class="form" method="post" action="/console/gate">"#));
         assert!(form.contains(token));
         assert!(!search_form("/console/accounts", html! {}).into_string().contains("csrf"));
+    }
+
+    #[test]
+    fn a_question_has_the_field_that_confirms_the_act() {
+        let asked = |confirmation: Confirmation<'_>| {
+            let question = Question {
+                title: "Do it?",
+                consequence: html! { "much" },
+                action: "/console/act",
+                fields: hidden("act", "it"),
+                confirmation,
+                button: submit("Do it", Tone::Bad),
+                back: "/console/page",
+            };
+            question.ask("token").into_string()
+        };
+        let ticked = asked(Confirmation::Ticked("I want it"));
+        assert!(ticked.contains(r#"name="confirm" value="yes" required data-confirm>"#), "{ticked}");
+        let typed = asked(Confirmation::Typed("discard"));
+        assert!(typed.contains(r#"type="text" required data-confirm="discard""#), "{typed}");
+        assert!(!asked(Confirmation::Sent).contains("name=\"confirm\""), "a form of its own");
+        for part in [r#"action="/console/act""#, r#"name="csrf" value="token""#, r#"name="act" value="it""#] {
+            assert!(ticked.contains(part) && typed.contains(part), "{part}");
+        }
+        assert!(ticked.contains(r#"<a class="button" href="/console/page">Back</a>"#), "{ticked}");
     }
 
     #[test]

@@ -6,6 +6,5 @@
 pub mod components;
 pub mod format;
 pub mod forms;
-pub mod gate;
 pub mod pictures;
 pub mod shell;

@@ -5,7 +5,7 @@ use std::iter;
 use maud::{Markup, PreEscaped, html};
 use serde_json::Number;
 
-use super::components::{Tone, symbol, time};
+use super::components::{Tone, time};
 use super::format;
 
 /// Width of the picture of a range, in its own units.
@@ -35,11 +35,7 @@ pub struct RangeBar<'a> {
     /// The last number.
     pub last: u64,
     /// When it was reserved, in RFC 3339 and UTC.
-    pub since: Option<&'a str>,
-    /// What it means, such as [`Tone::Warning`] for a range whose holder is gone.
-    pub tone: Tone,
-    /// A word or two about its state.
-    pub note: Option<&'a str>,
+    pub since: &'a str,
 }
 
 /// Returns a picture of ranges on one scale, from the first number of all to the last, and each range in words.
@@ -49,15 +45,12 @@ pub fn ranges(bars: &[RangeBar<'_>]) -> Markup {
     html! {
         ul.ranges {
             @for bar in bars {
-                li data-tone=(bar.tone.code()) {
-                    .range-head {
-                        code.id { (bar.label) }
-                        @if let Some(note) = bar.note { span.range-note { (symbol(bar.tone)) (note) } }
-                    }
+                li data-tone=(Tone::Neutral.code()) {
+                    .range-head { code.id { (bar.label) } }
                     (picture(bar, first, last))
                     .range-foot {
                         span { (format::count(bar.first)) "\u{2013}" (format::count(bar.last)) }
-                        @if let Some(since) = bar.since { span { "since " (time(since)) } }
+                        span { "since " (time(bar.since)) }
                     }
                 }
             }
@@ -141,8 +134,7 @@ fn text_of(value: Option<&Number>) -> String {
 mod tests {
     use super::*;
 
-    const PLAIN: RangeBar<'_> =
-        RangeBar { label: "a", first: 0, last: 0, since: None, tone: Tone::Neutral, note: None };
+    const PLAIN: RangeBar<'_> = RangeBar { label: "a", first: 0, last: 0, since: "2026-11-23T06:00:00Z" };
 
     fn rect(bars: &[RangeBar<'_>], index: usize) -> String {
         let html = ranges(bars).into_string();

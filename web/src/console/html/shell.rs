@@ -1,8 +1,11 @@
 //! Frame of all pages: document, header, navigation and footer; and the regions that events update.
 
 use maud::{DOCTYPE, Markup, html};
+use postonce_process::build;
 
-use super::components::link_if;
+use super::forms::{TOKEN, hidden};
+use crate::console::addresses::{ASSET, SIGN_OUT, Section};
+use crate::console::viewer::Viewer;
 
 /// Content security policy with which pages must be sent.
 pub const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
@@ -20,100 +23,6 @@ const ICON: &str = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg'
     height='32' rx='7' fill='%231d4f91'/%3E%3Cpath d='M8 14l6 6L24 8M8 25h16' fill='none' stroke='%23fff' \
     stroke-width='3'/%3E%3C/svg%3E";
 
-/// Section of the console.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Section {
-    /// Overview of the service.
-    Overview,
-    /// The gate: held or released.
-    Gate,
-    /// Work queues.
-    Queues,
-    /// Batches of partners.
-    Batches,
-    /// Work that failed permanently.
-    DeadLetters,
-    /// Accounts and their transactions.
-    Accounts,
-    /// Partners, their keys and terms.
-    Partners,
-    /// Register of order numbers.
-    OrderNumbers,
-    /// The scrubber, which checks all rows of the store.
-    Scrubber,
-    /// Anchors of the ledger.
-    Anchors,
-    /// Administrative acts.
-    AuditTrail,
-    /// Storage operations and their prices.
-    Costs,
-}
-
-impl Section {
-    /// All sections, in navigation order.
-    pub const ALL: [Self; 12] = [
-        Self::Overview,
-        Self::Gate,
-        Self::Queues,
-        Self::Batches,
-        Self::DeadLetters,
-        Self::Accounts,
-        Self::Partners,
-        Self::OrderNumbers,
-        Self::Scrubber,
-        Self::Anchors,
-        Self::AuditTrail,
-        Self::Costs,
-    ];
-
-    /// Returns the visible name.
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Overview => "Overview",
-            Self::Gate => "Gate",
-            Self::Queues => "Queues",
-            Self::Batches => "Batches",
-            Self::DeadLetters => "Dead letters",
-            Self::Accounts => "Accounts",
-            Self::Partners => "Partners",
-            Self::OrderNumbers => "Order numbers",
-            Self::Scrubber => "Scrubber",
-            Self::Anchors => "Anchors",
-            Self::AuditTrail => "Audit trail",
-            Self::Costs => "Costs",
-        }
-    }
-
-    /// Returns the path of the section's first page.
-    pub const fn path(self) -> &'static str {
-        match self {
-            Self::Overview => "/console",
-            Self::Gate => "/console/gate",
-            Self::Queues => "/console/queues",
-            Self::Batches => "/console/batches",
-            Self::DeadLetters => "/console/dead-letters",
-            Self::Accounts => "/console/accounts",
-            Self::Partners => "/console/partners",
-            Self::OrderNumbers => "/console/order-numbers",
-            Self::Scrubber => "/console/scrubber",
-            Self::Anchors => "/console/anchors",
-            Self::AuditTrail => "/console/audit",
-            Self::Costs => "/console/costs",
-        }
-    }
-
-    /// Returns the heading above the section in the navigation.
-    pub const fn group(self) -> &'static str {
-        match self {
-            Self::Overview | Self::Gate | Self::Queues | Self::Batches | Self::DeadLetters => "Operations",
-            Self::Accounts | Self::Partners => "Customers",
-            Self::OrderNumbers | Self::Scrubber | Self::Anchors | Self::AuditTrail | Self::Costs => {
-                "Oversight"
-            }
-        }
-    }
-}
-
 /// Content of the frame of a page.
 #[derive(Debug, Clone, Copy)]
 pub struct Shell<'a> {
@@ -121,14 +30,8 @@ pub struct Shell<'a> {
     pub title: &'a str,
     /// Section of the page.
     pub current: Section,
-    /// Sections in the navigation, in their order. If empty, the page has no navigation, as the sign-in page.
-    pub sections: &'a [Section],
-    /// Partner of the signed-in operator.
-    pub partner: Option<&'a str>,
-    /// Token that forms send back. Without it, the page has no sign-out button.
-    pub csrf: Option<&'a str>,
-    /// Version of the program.
-    pub build: &'a str,
+    /// Signed-in operator. Without one, as on the sign-in page, there is no navigation and no button for signing out.
+    pub viewer: Option<&'a Viewer>,
     /// Address of the event stream that updates the regions made by [`live`].
     pub live: Option<&'a str>,
     /// Whether the page has plots.
@@ -137,6 +40,7 @@ pub struct Shell<'a> {
 
 /// Returns a complete page. The title is the first heading, and the body follows it.
 pub fn page(shell: &Shell<'_>, body: Markup) -> Markup {
+    let sections = shell.viewer.map(Viewer::sections).unwrap_or_default();
     html! {
         (DOCTYPE)
         html lang="en" {
@@ -144,8 +48,8 @@ pub fn page(shell: &Shell<'_>, body: Markup) -> Markup {
             body {
                 a.skip href="#main" { "Skip to the content" }
                 (header(shell))
-                .frame.frame-plain[shell.sections.is_empty()] {
-                    @if !shell.sections.is_empty() { (navigation(shell)) }
+                .frame.frame-plain[sections.is_empty()] {
+                    @if !sections.is_empty() { (navigation(&sections, shell.current)) }
                     .content hx-ext=[shell.live.map(|_| "sse")] sse-connect=[shell.live] {
                         main #main tabindex="-1" {
                             .page-head {
@@ -155,7 +59,7 @@ pub fn page(shell: &Shell<'_>, body: Markup) -> Markup {
                             (body)
                         }
                         footer.foot {
-                            span { "Postonce " (shell.build) }
+                            span { "Postonce " (build::DESCRIPTION) }
                             span { "All times are in UTC." }
                         }
                     }
@@ -174,6 +78,7 @@ pub fn live(name: &str, content: Markup) -> Markup {
 }
 
 fn head(shell: &Shell<'_>) -> Markup {
+    let asset = |name| ASSET.of([name]);
     html! {
         head {
             meta charset="utf-8";
@@ -183,12 +88,12 @@ fn head(shell: &Shell<'_>) -> Markup {
             meta name="htmx-config" content=(HTMX_CONFIG);
             title { (shell.title) " · Postonce" }
             link rel="icon" href=(ICON);
-            @if shell.plots { link rel="stylesheet" href="/console/assets/uplot.css"; }
-            link rel="stylesheet" href="/console/assets/console.css";
-            script defer src="/console/assets/htmx.js" {}
-            script defer src="/console/assets/htmx-sse.js" {}
-            @if shell.plots { script defer src="/console/assets/uplot.js" {} }
-            script type="module" src="/console/assets/console.js" {}
+            @if shell.plots { link rel="stylesheet" href=(asset("uplot.css")); }
+            link rel="stylesheet" href=(asset("console.css"));
+            script defer src=(asset("htmx.js")) {}
+            script defer src=(asset("htmx-sse.js")) {}
+            @if shell.plots { script defer src=(asset("uplot.js")) {} }
+            script type="module" src=(asset("console.js")) {}
         }
     }
 }
@@ -197,16 +102,12 @@ fn header(shell: &Shell<'_>) -> Markup {
     html! {
         header.top {
             a.brand href=(Section::Overview.path()) { (mark()) "Postonce" span.brand-part { "Console" } }
-            @if shell.partner.is_some() || shell.csrf.is_some() {
+            @if let Some(viewer) = shell.viewer {
                 .session {
-                    @if let Some(partner) = shell.partner {
-                        span.session-partner { span.session-word { "Signed in as " } strong { (partner) } }
-                    }
-                    @if let Some(csrf) = shell.csrf {
-                        form method="post" action="/console/sign-out" {
-                            input type="hidden" name="csrf" value=(csrf);
-                            button.button.button-small type="submit" { "Sign out" }
-                        }
+                    span.session-partner { span.session-word { "Signed in as " } strong { (viewer.partner) } }
+                    form method="post" action=(SIGN_OUT) {
+                        (hidden(TOKEN, &viewer.csrf))
+                        button.button.button-small type="submit" { "Sign out" }
                     }
                 }
             }
@@ -215,19 +116,19 @@ fn header(shell: &Shell<'_>) -> Markup {
 }
 
 /// Returns the navigation. On narrow screens a `details` element, which needs no scripts, shows and hides the list.
-fn navigation(shell: &Shell<'_>) -> Markup {
-    let current = |section: Section| (section == shell.current).then_some("page");
+fn navigation(sections: &[Section], current: Section) -> Markup {
+    let mark = |section: Section| (section == current).then_some("page");
     html! {
         nav.nav aria-label="Sections" {
-            details.nav-toggle { summary { "Menu" span.nav-here { (shell.current.label()) } } }
+            details.nav-toggle { summary { "Menu" span.nav-here { (current.label()) } } }
             .nav-list {
-                @for group in shell.sections.chunk_by(|one, next| one.group() == next.group()) {
+                @for group in sections.chunk_by(|one, next| one.group() == next.group()) {
                     @if let Some(heading) = group.first().map(|section| section.group()) {
                         p.nav-heading { (heading) }
                     }
                     ul {
                         @for section in group {
-                            li { a href=(section.path()) aria-current=[current(*section)] { (section.label()) } }
+                            li { a href=(section.path()) aria-current=[mark(*section)] { (section.label()) } }
                         }
                     }
                 }
@@ -253,29 +154,20 @@ fn mark() -> Markup {
     }
 }
 
-/// Returns a link to a section, or plain text if the operator may not read it.
-pub fn link(sections: &[Section], section: Section, text: &str) -> Markup {
-    link_if(sections.contains(&section), section.path(), text)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::access::scopes::Scope;
+    use crate::console::viewer::tests::viewer;
 
-    const PLAIN: Shell<'_> = Shell {
-        title: "Queues",
-        current: Section::Queues,
-        sections: &Section::ALL,
-        partner: Some("a <b>"),
-        csrf: Some("token"),
-        build: "1.2.3",
-        live: None,
-        plots: false,
-    };
+    fn plain(viewer: &Viewer) -> Shell<'_> {
+        Shell { title: "Queues", current: Section::Queues, viewer: Some(viewer), live: None, plots: false }
+    }
 
     #[test]
     fn a_page_marks_its_section_and_escapes_text() {
-        let page = page(&PLAIN, html! { p { "body" } }).into_string();
+        let viewer = Viewer { partner: "a <b>".to_owned(), ..viewer(Scope::ALL) };
+        let page = page(&plain(&viewer), html! { p { "body" } }).into_string();
         assert!(page.starts_with("<!DOCTYPE html><html lang=\"en\">"));
         assert!(page.contains("<title>Queues · Postonce</title>"));
         assert!(page.contains(r#"<a href="/console/queues" aria-current="page">Queues</a>"#));
@@ -291,7 +183,8 @@ mod tests {
 
     #[test]
     fn a_live_page_connects_and_says_so() {
-        let shell = Shell { live: Some("/console/events?page=queues&n=1"), plots: true, ..PLAIN };
+        let viewer = viewer(Scope::ALL);
+        let shell = Shell { live: Some("/console/events?page=queues&n=1"), plots: true, ..plain(&viewer) };
         let page = page(&shell, live("figures", html! { p { "1" } })).into_string();
         assert!(page.contains(r#"hx-ext="sse" sse-connect="/console/events?page=queues&amp;n=1""#));
         assert!(page.contains(r#"sse-swap="figures" hx-swap="innerHTML" aria-live="off"><p>1</p></div>"#));
@@ -301,8 +194,7 @@ mod tests {
 
     #[test]
     fn a_page_for_signing_in_has_no_navigation() {
-        let shell = Shell { sections: &[], partner: None, csrf: None, ..PLAIN };
-        let page = page(&shell, html! {}).into_string();
+        let page = page(&Shell { viewer: None, ..plain(&viewer(&[])) }, html! {}).into_string();
         for absent in ["<nav", "Sign out", "Signed in as"] {
             assert!(!page.contains(absent), "{absent}");
         }
@@ -312,21 +204,5 @@ mod tests {
     fn the_settings_of_htmx_are_json() {
         let settings: serde_json::Value = serde_json::from_str(HTMX_CONFIG).unwrap();
         assert_eq!(settings["allowEval"], false);
-    }
-
-    #[test]
-    fn paths_differ_and_groups_are_together() {
-        let mut paths = Section::ALL.map(Section::path);
-        paths.sort_unstable();
-        assert!(paths.windows(2).all(|pair| pair[0] != pair[1]));
-        let groups = Section::ALL.chunk_by(|one, next| one.group() == next.group());
-        assert_eq!(groups.count(), 3);
-    }
-
-    #[test]
-    fn only_what_may_be_read_is_a_link() {
-        let text = |sections: &[Section]| link(sections, Section::Gate, "The gate").into_string();
-        assert_eq!(text(&[Section::Gate]), r#"<a href="/console/gate">The gate</a>"#);
-        assert_eq!(text(&[Section::Queues]), "The gate");
     }
 }

@@ -5,17 +5,14 @@ use maud::{Markup, html};
 use postonce_schemas::json::{Anchor, AnchorPage};
 use postonce_shared::domain::time::Timestamp;
 
-use crate::console::act::Values;
-use crate::console::addresses::{cursor_parameter, encoded};
+use crate::console::addresses::Section;
 use crate::console::html::components::{
-    Column, Tone, badge, card, copyable, definition, empty, notice, pager, table, time,
+    Place, Table, Tone, badge, card, copyable, definition, empty, notice, time,
 };
-use crate::console::html::format;
-use crate::console::html::shell::Section;
+use crate::console::html::format::{self, count};
 use crate::console::page_error::PageError;
 use crate::console::visitor::Visitor;
 
-const PAGE_LEN: usize = 50;
 /// Age above which the last anchor is overdue, in seconds. An anchor is made about once a day.
 const OVERDUE_S: u64 = 3 * 86_400;
 /// Number of characters of a shortened key.
@@ -26,33 +23,23 @@ const SHORT_CHARS: usize = 12;
 /// # Errors
 /// [`PageError`] with the problem that the API answers.
 pub async fn list(visitor: Visitor) -> Result<HttpResponse, PageError> {
-    let query = Values::of_query(visitor.request());
-    let cursor = cursor_parameter(query.given("cursor"));
-    let page: AnchorPage = visitor.get(&format!("/v1/admin/anchors?limit={PAGE_LEN}{cursor}")).await?;
-    let now = cursor.is_empty().then(|| visitor.console().world.now());
-    Ok(visitor.page(Section::Anchors, "Anchors", body(&page, now)))
+    let page: AnchorPage = visitor.listing("/v1/admin/anchors?limit=50").await?;
+    Ok(visitor.page("Anchors", body(&page, visitor.is_first_page(), visitor.viewer().now)))
 }
 
-/// Returns the page. `now` is given only on the first page of the list.
-fn body(page: &AnchorPage, now: Option<Timestamp>) -> Markup {
-    if let ([], Some(_)) = (page.anchors.as_slice(), now) {
-        return html! { (card("Anchors", none())) (explanation()) };
-    }
-    let head = [
-        Column::number("Number"),
-        Column::text("Made"),
-        Column::text("Occasion"),
-        Column::number("Accounts"),
-        Column::text("Key of the signer"),
-        Column::text("Statement and signature"),
-    ];
-    let rows: Vec<_> = page.anchors.iter().map(row).collect();
-    let next = page.next_cursor.as_deref();
-    let next = next.map(|next| format!("{}?cursor={}", Section::Anchors.path(), encoded(next)));
+fn body(page: &AnchorPage, is_first: bool, now: Timestamp) -> Markup {
+    let AnchorPage { anchors, next_cursor } = page;
+    let place = Place { first_page: Section::Anchors.path(), is_first, next_cursor: next_cursor.as_deref() };
+    let table = Table::new("Anchors", anchors)
+        .number("Number", |anchor| count(anchor.sequence))
+        .text("Made", |anchor| time(&anchor.made_at))
+        .text("Occasion", occasion)
+        .number("Accounts", |anchor| count(anchor.accounts))
+        .text("Key of the signer", short_key)
+        .text("Statement and signature", signed);
     html! {
-        @if let Some(late) = late(page.anchors.first(), now) { (late) }
-        (table("Anchors", &head, &rows))
-        (pager(next.as_deref()))
+        @if let Some(late) = late(anchors.first().filter(|_| is_first), now) { (late) }
+        (place.listing(anchors.is_empty(), card("Anchors", none()), table))
         (explanation())
     }
 }
@@ -88,8 +75,8 @@ fn explanation() -> Markup {
 }
 
 /// Warns that no anchors are made any more, if the last one is overdue.
-fn late(last: Option<&Anchor>, now: Option<Timestamp>) -> Option<Markup> {
-    let age_s = now?.since(Timestamp::parse(&last?.made_at)?).as_secs();
+fn late(last: Option<&Anchor>, now: Timestamp) -> Option<Markup> {
+    let age_s = now.since(Timestamp::parse(&last?.made_at)?).as_secs();
     let body = html! {
         p {
             "An anchor is normally made once a day. Look at the "
@@ -102,30 +89,29 @@ fn late(last: Option<&Anchor>, now: Option<Timestamp>) -> Option<Markup> {
     (age_s > OVERDUE_S).then(|| notice(Tone::Warning, &title, body))
 }
 
-fn row(anchor: &Anchor) -> Vec<Markup> {
-    let occasion = if anchor.kind == "restore" {
-        badge(Tone::Notice, "restore: the store continues from an earlier state")
-    } else {
-        html! { "round of the scrubber" }
-    };
+fn occasion(anchor: &Anchor) -> Markup {
+    if anchor.kind == "restore" {
+        return badge(Tone::Notice, "restore: the store continues from an earlier state");
+    }
+    html! { "round of the scrubber" }
+}
+
+fn short_key(anchor: &Anchor) -> Markup {
     let short: String = anchor.public_key.chars().take(SHORT_CHARS).collect();
-    vec![
-        html! { (format::count(anchor.sequence)) },
-        time(&anchor.made_at),
-        occasion,
-        html! { (format::count(anchor.accounts)) },
-        html! { code { (short) "…" } },
-        html! {
-            details {
-                summary { "Show" }
-                (definition(&[
-                    ("Key", copyable(&anchor.public_key)),
-                    ("Statement", copyable(&anchor.statement)),
-                    ("Signature", copyable(&anchor.signature)),
-                ]))
-            }
-        },
-    ]
+    html! { code { (short) "…" } }
+}
+
+fn signed(anchor: &Anchor) -> Markup {
+    html! {
+        details {
+            summary { "Show" }
+            (definition(&[
+                ("Key", copyable(&anchor.public_key)),
+                ("Statement", copyable(&anchor.statement)),
+                ("Signature", copyable(&anchor.signature)),
+            ]))
+        }
+    }
 }
 
 #[cfg(test)]
@@ -146,16 +132,18 @@ mod tests {
         }
     }
 
-    fn at(time: &str) -> Option<Timestamp> {
-        Some(Timestamp::parse(time).unwrap())
+    fn at(time: &str) -> Timestamp {
+        Timestamp::parse(time).unwrap()
     }
 
     #[test]
     fn without_anchors_the_page_says_how_to_turn_them_on() {
         let none = AnchorPage { anchors: Vec::new(), next_cursor: None };
-        let html = body(&none, at("2026-11-21T09:00:00Z")).into_string();
+        let html = body(&none, true, at("2026-11-21T09:00:00Z")).into_string();
         assert!(html.contains("<code>anchor-key</code>") && html.contains("What an anchor proves"));
-        assert!(!body(&none, None).into_string().contains("There are no anchors"));
+        assert!(
+            !body(&none, false, at("2026-11-21T09:00:00Z")).into_string().contains("There are no anchors")
+        );
     }
 
     #[test]
@@ -164,7 +152,7 @@ mod tests {
             anchors: vec![anchor("restore"), anchor("round")],
             next_cursor: Some("n_1".to_owned()),
         };
-        let html = body(&page, at("2026-11-21T09:00:00Z")).into_string();
+        let html = body(&page, true, at("2026-11-21T09:00:00Z")).into_string();
         assert!(
             html.contains("1\u{202f}017") && html.contains("12\u{202f}345") && html.contains("JrQLj5P/89iX…")
         );
@@ -180,8 +168,8 @@ mod tests {
     #[test]
     fn old_anchors_mean_that_none_are_made() {
         let page = AnchorPage { anchors: vec![anchor("round")], next_cursor: None };
-        let html = body(&page, at("2026-11-25T09:00:00Z")).into_string();
+        let html = body(&page, true, at("2026-11-25T09:00:00Z")).into_string();
         assert!(html.contains("The last anchor is 4 d old"));
-        assert!(!body(&page, None).into_string().contains("The last anchor is"));
+        assert!(!body(&page, false, at("2026-11-25T09:00:00Z")).into_string().contains("The last anchor is"));
     }
 }

@@ -5,19 +5,12 @@ use maud::{Markup, html};
 use postonce_schemas::json::{AuditPage, AuditRow};
 use postonce_shared::domain::ids::{AccountId, PartnerId, UserId, parse_hyphenated};
 
-use super::accounts::account_path;
-use super::partners::partner_path;
-use crate::console::act::Values;
-use crate::console::addresses::{cursor_parameter, encoded};
-use crate::console::html::components::{
-    Column, Tone, copyable, definition, empty, id, notice, pager, table, time,
-};
-use crate::console::html::format;
-use crate::console::html::shell::Section;
+use crate::console::addresses::{ACCOUNT, PARTNER, Section};
+use crate::console::html::components::{Place, Table, Tone, copyable, definition, empty, id, notice, time};
+use crate::console::html::format::count;
 use crate::console::page_error::PageError;
 use crate::console::visitor::Visitor;
 
-const PAGE_LEN: usize = 100;
 /// Number of characters of a shortened hash.
 const SHORT_CHARS: usize = 10;
 /// Actor in the rows of commands.
@@ -28,41 +21,32 @@ const OPERATOR: &str = "operator";
 /// # Errors
 /// [`PageError`] with the problem that the API answers.
 pub async fn list(visitor: Visitor) -> Result<HttpResponse, PageError> {
-    let query = Values::of_query(visitor.request());
-    let cursor = cursor_parameter(query.given("cursor"));
-    let page: AuditPage = visitor.get(&format!("/v1/admin/audit?limit={PAGE_LEN}{cursor}")).await?;
-    Ok(visitor.page(Section::AuditTrail, "Audit trail", body(&page, cursor.is_empty())))
+    let page: AuditPage = visitor.listing("/v1/admin/audit?limit=100").await?;
+    Ok(visitor.page("Audit trail", body(&page, visitor.is_first_page())))
 }
 
-/// Returns the page. `is_first` tells whether it is the first page of the list.
-fn body(page: &AuditPage, is_first: bool) -> Markup {
-    let lead = html! {
+fn body(AuditPage { rows, next_cursor }: &AuditPage, is_first: bool) -> Markup {
+    let place =
+        Place { first_page: Section::AuditTrail.path(), is_first, next_cursor: next_cursor.as_deref() };
+    let help = html! { p { "Acts of operators appear here: changes of the gate, of partners, keys and accounts, decisions \
+    about dead letters, and commands that change the store." } };
+    let table = Table::new("Audit trail", rows)
+        .number("Row", |row| count(row.sequence))
+        .text("Time", |row| time(&row.at))
+        .text("Who", who)
+        .text("Act", |row| html! { (act_in_words(&row.act)) br; code { (row.act) } })
+        .text("Target", |row| target(&row.target))
+        .text("From", |row| row.origin.clone())
+        .text("Hash", hashes);
+    html! {
         p.lead {
             "Administrative acts that were done, the last one first. Each row contains the hash of the row before it, so that no row \
              can be changed, removed or inserted without a trace. Acts that were refused or failed are only in the log."
         }
-    };
-    if page.rows.is_empty() && is_first {
-        let help = html! { p { "Acts of operators appear here: changes of the gate, of partners, keys and accounts, decisions \
-        about dead letters, and commands that change the store." } };
-        return html! { (lead) (empty("Nothing was done yet", help)) };
-    }
-    let head = [
-        Column::number("Row"),
-        Column::text("Time"),
-        Column::text("Who"),
-        Column::text("Act"),
-        Column::text("Target"),
-        Column::text("From"),
-        Column::text("Hash"),
-    ];
-    let next = page.next_cursor.as_deref();
-    let next = next.map(|next| format!("{}?cursor={}", Section::AuditTrail.path(), encoded(next)));
-    html! {
-        (lead)
-        (chain(&page.rows))
-        (table("Audit trail", &head, &page.rows.iter().map(cells).collect::<Vec<_>>()))
-        (pager(next.as_deref()))
+        (place.listing(rows.is_empty(), empty("Nothing was done yet", help), html! {
+            (chain(rows))
+            (table)
+        }))
     }
 }
 
@@ -78,7 +62,7 @@ fn chain(rows: &[AuditRow]) -> Markup {
             "The chain is broken",
             html! {
                 p {
-                    "Row " (format::count(later.sequence)) " does not follow row " (format::count(earlier.sequence)) ". Rows were \
+                    "Row " (count(later.sequence)) " does not follow row " (count(earlier.sequence)) ". Rows were \
                      changed or removed, or the store went back in time. Run " code { "postonce-web verify" } ", and compare a copy of \
                      an anchor or of a hash with the store."
                 }
@@ -92,24 +76,12 @@ fn chain(rows: &[AuditRow]) -> Markup {
     }
 }
 
-fn cells(row: &AuditRow) -> Vec<Markup> {
-    vec![
-        html! { (format::count(row.sequence)) },
-        time(&row.at),
-        who(row),
-        html! { (act_in_words(&row.act)) br; code { (row.act) } },
-        target(&row.target),
-        html! { (row.origin) },
-        hashes(row),
-    ]
-}
-
 fn who(row: &AuditRow) -> Markup {
     html! {
         @if row.actor == OPERATOR {
             "an operator, by a command"
         } @else {
-            a href=(partner_path(&row.actor)) { (row.actor) }
+            a href=(PARTNER.of([&row.actor])) { (row.actor) }
         }
         @if let Some(key) = &row.key_id { br; "key " code { (key) } }
     }
@@ -141,8 +113,8 @@ fn target(text: &str) -> Markup {
     let account = value("account_id").filter(|text| parse_hyphenated::<AccountId>(text).is_ok());
     html! {
         @if text.is_empty() { "the whole bank" } @else { (id(text)) }
-        @if let Some(partner) = partner { " " a href=(partner_path(partner)) { "Partner" } }
-        @if let (Some(user), Some(account)) = (user, account) { " " a href=(account_path(user, account)) { "Account" } }
+        @if let Some(partner) = partner { " " a href=(PARTNER.of([partner])) { "Partner" } }
+        @if let (Some(user), Some(account)) = (user, account) { " " a href=(ACCOUNT.of([user, account])) { "Account" } }
     }
 }
 

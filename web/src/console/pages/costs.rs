@@ -3,16 +3,14 @@
 use std::cmp::Reverse;
 
 use actix_web::HttpResponse;
-use maud::{Markup, html};
+use maud::{Markup, Render, html};
 use postonce_schemas::json::{ProcessCost, StorageOperation, StorageOperations};
 
-use crate::console::html::components::{Column, Tone, card, empty, id, notice, table, tile, tiles};
-use crate::console::html::format;
-use crate::console::html::shell::Section;
+use crate::console::html::components::{Table, Tone, card, empty, id, notice, tile, tiles};
+use crate::console::html::format::{self, count};
 use crate::console::page_error::PageError;
 use crate::console::visitor::Visitor;
 
-const API: &str = "/v1/admin/storage-operations";
 const NANO: u128 = 1_000_000_000;
 /// Number of decimal digits of a nano-dollar in dollars.
 const NANO_DIGITS: usize = 9;
@@ -22,8 +20,8 @@ const NANO_DIGITS: usize = 9;
 /// # Errors
 /// [`PageError`] with the problem that the API answers.
 pub async fn show(visitor: Visitor) -> Result<HttpResponse, PageError> {
-    let costs: StorageOperations = visitor.get(API).await?;
-    Ok(visitor.page(Section::Costs, "Costs", body(&costs)))
+    let costs: StorageOperations = visitor.get("/v1/admin/storage-operations").await?;
+    Ok(visitor.page("Costs", body(&costs)))
 }
 
 fn body(costs: &StorageOperations) -> Markup {
@@ -92,48 +90,25 @@ fn kinds(costs: &StorageOperations) -> Markup {
     let mut operations: Vec<&StorageOperation> = costs.operations.iter().collect();
     operations.sort_by_key(|it| Reverse((nano_usd(&it.price_usd), it.count)));
     let all = nano_usd(&costs.price_usd);
-    let columns = [
-        Column::text("Service"),
-        Column::text("Operation"),
-        Column::number("Operations"),
-        Column::number("Price (USD)"),
-        Column::number("Part of the price"),
-    ];
-    let row = |StorageOperation { service, operation, count, price_usd }: &&StorageOperation| {
-        vec![
-            html! { (service) },
-            html! { (id(operation)) },
-            html! { (format::count(*count)) },
-            html! { (format::usd(price_usd)) },
-            html! { (format::percent(nano_usd(price_usd), all)) },
-        ]
-    };
-    let rows: Vec<Vec<Markup>> = operations.iter().map(row).collect();
-    table("Storage operations by kind, the most expensive ones first", &columns, &rows)
+    let table = Table::new("Storage operations by kind, the most expensive ones first", operations)
+        .text("Service", |it| it.service.clone())
+        .text("Operation", |it| id(&it.operation))
+        .number("Operations", |it| count(it.count))
+        .number("Price (USD)", |it| format::usd(&it.price_usd))
+        .number("Part of the price", |it| format::percent(nano_usd(&it.price_usd), all));
+    table.render()
 }
 
 fn processes(processes: &[ProcessCost]) -> Markup {
-    let columns = [
-        Column::text("Process"),
-        Column::number("Postings"),
-        Column::number("At once"),
-        Column::number("Operations"),
-        Column::number("Operations per posting"),
-        Column::number("Price (USD)"),
-    ];
-    let row = |ProcessCost { process, postings, immediate_postings, count, price_usd }: &ProcessCost| {
-        vec![
-            html! { (id(process)) },
-            html! { (format::count(*postings)) },
-            html! { (format::count(*immediate_postings)) },
-            html! { (format::count(*count)) },
-            html! { (ratio(*count, *postings)) },
-            html! { (format::usd(price_usd)) },
-        ]
-    };
-    let rows: Vec<Vec<Markup>> = processes.iter().map(row).collect();
+    let table = Table::new("Storage operations by process", processes)
+        .text("Process", |it| id(&it.process))
+        .number("Postings", |it| count(it.postings))
+        .number("At once", |it| count(it.immediate_postings))
+        .number("Operations", |it| count(it.count))
+        .number("Operations per posting", |it| ratio(it.count, it.postings))
+        .number("Price (USD)", |it| format::usd(&it.price_usd));
     html! {
-        (table("Storage operations by process", &columns, &rows))
+        (table)
         p.muted {
             "Processes that did not answer are missing, and a process that was started again begins at zero. For sums over months, \
              use the metrics."

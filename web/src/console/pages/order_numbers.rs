@@ -5,10 +5,9 @@ use maud::{Markup, html};
 use postonce_schemas::json::{OrderNumberRange, OrderNumbers};
 use postonce_shared::domain::ids::OrderNumber;
 
-use crate::console::html::components::{Column, Tone, card, empty, id, table, tile, tiles, time};
+use crate::console::html::components::{Table, card, empty, id, tile, tiles, time};
 use crate::console::html::format;
 use crate::console::html::pictures::{RangeBar, ranges};
-use crate::console::html::shell::Section;
 use crate::console::page_error::PageError;
 use crate::console::visitor::Visitor;
 
@@ -18,7 +17,7 @@ use crate::console::visitor::Visitor;
 /// [`PageError`] with the problem that the API answers.
 pub async fn show(visitor: Visitor) -> Result<HttpResponse, PageError> {
     let register: OrderNumbers = visitor.get("/v1/admin/order-numbers").await?;
-    Ok(visitor.page(Section::OrderNumbers, "Order numbers", body(&register)))
+    Ok(visitor.page("Order numbers", body(&register)))
 }
 
 fn body(register: &OrderNumbers) -> Markup {
@@ -54,29 +53,19 @@ fn in_use(of: &[OrderNumberRange]) -> Markup {
         );
     }
     let bars: Vec<RangeBar<'_>> = of.iter().map(bar).collect();
-    let head = [
-        Column::text("Process"),
-        Column::number("First"),
-        Column::number("Last"),
-        Column::number("Numbers"),
-        Column::text("Reserved"),
-    ];
-    let row = |range: &OrderNumberRange| {
-        vec![
-            id(&range.holder),
-            html! { (range.first) },
-            html! { (range.last) },
-            html! { (format::count(size(range))) },
-            time(&range.at),
-        ]
-    };
+    let table = Table::new("Ranges in use", of)
+        .text("Process", |range| id(&range.holder))
+        .number("First", |range| range.first.clone())
+        .number("Last", |range| range.last.clone())
+        .number("Numbers", |range| format::count(size(range)))
+        .text("Reserved", |range| time(&range.at));
     html! {
         (ranges(&bars))
         p.small {
             "A range lasts for about ten seconds under load, and as long as its process without load. The range of a process that \
              ended without notice stays here, until 64 later ones are reserved. The last digit of a number is a check digit."
         }
-        (table("Ranges in use", &head, &of.iter().map(row).collect::<Vec<_>>()))
+        (table)
     }
 }
 
@@ -85,9 +74,7 @@ fn bar(range: &OrderNumberRange) -> RangeBar<'_> {
         label: &range.holder,
         first: number(&range.first),
         last: number(&range.last),
-        since: Some(&range.at),
-        tone: Tone::Neutral,
-        note: None,
+        since: &range.at,
     }
 }
 

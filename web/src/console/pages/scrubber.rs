@@ -7,13 +7,12 @@ use postonce_shared::domain::ids::{AccountId, UserId, parse_hyphenated};
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::oversight::verify::{FindingKind, OVERDUE_AFTER, Severity};
 
-use super::accounts::account_path;
+use crate::console::addresses::{ACCOUNT, Section};
 use crate::console::html::components::{
-    Column, Tone, badge, card, card_with, definition, empty, id, notice, progress, table, tile, tiles, time,
+    Table, Tone, badge, card, card_with, definition, empty, id, notice, progress, tile, tiles, time,
     toned_tile,
 };
-use crate::console::html::format;
-use crate::console::html::shell::Section;
+use crate::console::html::format::{self, count};
 use crate::console::page_error::PageError;
 use crate::console::visitor::Visitor;
 
@@ -23,8 +22,7 @@ use crate::console::visitor::Visitor;
 /// [`PageError`] with the problem that the API answers.
 pub async fn show(visitor: Visitor) -> Result<HttpResponse, PageError> {
     let scrubber: Scrubber = visitor.get("/v1/admin/scrubber").await?;
-    let body = body(&scrubber, visitor.console().world.now());
-    Ok(visitor.page(Section::Scrubber, "Scrubber", body))
+    Ok(visitor.page("Scrubber", body(&scrubber, visitor.viewer().now)))
 }
 
 fn body(scrubber: &Scrubber, now: Timestamp) -> Markup {
@@ -78,13 +76,9 @@ fn findings(of: &[ScrubberFinding], has_ended: bool) -> Markup {
         return card_with("Findings", badge(Tone::Good, "none"), html! { p { (help) } });
     }
     let defects = of.iter().filter(|finding| tone_of(&finding.kind) == Tone::Bad).count();
-    let head = [
-        Column::text("Found"),
-        Column::text("Kind"),
-        Column::text("What was found"),
-        Column::text("What to do"),
-    ];
-    let rows: Vec<_> = of.iter().rev().map(row).collect();
+    let table = Table::new("Findings", of.iter().rev()).text("Found", |finding| time(&finding.at)).text("Kind", |finding| {
+            html! { (badge(tone_of(&finding.kind), severity_in_words(&finding.kind))) br; code { (finding.kind) } }
+        }).text("What was found", |finding| finding.text.clone()).text("What to do", what_to_do);
     html! {
         @if defects > 0 {
             (notice(Tone::Bad, "The ledger differs from what the bank wrote", html! {
@@ -97,7 +91,7 @@ fn findings(of: &[ScrubberFinding], has_ended: bool) -> Markup {
             }))
         }
         (card("Findings", html! {
-            (table("Findings", &head, &rows))
+            (table)
             p.small {
                 "The last findings, the newest first. They stay in this list until newer ones replace them: what was found before the \
                  last round began may be settled."
@@ -106,20 +100,14 @@ fn findings(of: &[ScrubberFinding], has_ended: bool) -> Markup {
     }
 }
 
-fn row(finding: &ScrubberFinding) -> Vec<Markup> {
-    let account = account_of(&finding.text);
-    vec![
-        time(&finding.at),
-        html! { (badge(tone_of(&finding.kind), severity_in_words(&finding.kind))) br; code { (finding.kind) } },
-        html! { (finding.text) },
-        html! {
-            (advice(&finding.kind))
-            @if let Some((user, account)) = account {
-                br; code { "postonce-web verify --account " (user) "/" (account) }
-                br; a href=(account_path(user, account)) { "The account" }
-            }
-        },
-    ]
+fn what_to_do(finding: &ScrubberFinding) -> Markup {
+    html! {
+        (advice(&finding.kind))
+        @if let Some((user, account)) = account_of(&finding.text) {
+            br; code { "postonce-web verify --account " (user) "/" (account) }
+            br; a href=(ACCOUNT.of([user, account])) { "The account" }
+        }
+    }
 }
 
 /// Returns the severity of a kind of finding. An unknown kind, of a newer version, counts as a difference.
@@ -209,19 +197,18 @@ fn figures(scrubber: &Scrubber, now: Timestamp) -> Markup {
 
 fn rounds(scrubber: &Scrubber) -> Markup {
     let Scrubber { round, last_round, process, .. } = scrubber;
-    let head = [
-        Column::text("Round"),
-        Column::text("Began"),
-        Column::text("Ended"),
-        Column::number("Accounts"),
-        Column::number("Rows"),
-        Column::number("Operations"),
-        Column::number("Findings"),
-        Column::number("Open transactions"),
-        Column::number("Enqueued again"),
-    ];
     let shown = [("in progress", round.as_ref()), ("last", last_round.as_ref())];
-    let rows: Vec<_> = shown.into_iter().filter_map(|(name, round)| Some(cells(name, round?))).collect();
+    let rows: Vec<_> = shown.into_iter().filter_map(|(name, round)| Some((name, round?))).collect();
+    let table = Table::new("Rounds", &rows)
+        .text("Round", |(name, _)| *name)
+        .text("Began", |(_, round)| time(&round.started_at))
+        .text("Ended", |(_, round)| round.ended_at.as_deref().map_or_else(|| html! { "not yet" }, time))
+        .number("Accounts", |(_, round)| count(round.accounts))
+        .number("Rows", |(_, round)| count(round.rows))
+        .number("Operations", |(_, round)| count(round.operations))
+        .number("Findings", |(_, round)| found(round.findings))
+        .number("Open transactions", |(_, round)| count(round.accepted))
+        .number("Enqueued again", |(_, round)| count(round.enqueued));
     card(
         "Rounds",
         html! {
@@ -229,7 +216,7 @@ fn rounds(scrubber: &Scrubber) -> Markup {
             @if rows.is_empty() {
                 (empty("No round yet", html! { p { "The first round begins when a worker runs." } }))
             } @else {
-                (table("Rounds", &head, &rows))
+                (table)
                 p.small {
                     "A round is the longest time for which accepted work without a message stays unnoticed."
                     @if let Some(process) = process { " Process " (id(process)) " scrubs." }
@@ -248,24 +235,13 @@ fn in_progress(round: &ScrubberRound) -> Markup {
     progress("Round in progress", permille, &format!("{whole}.{tenth} %{end}"))
 }
 
-fn cells(name: &str, round: &ScrubberRound) -> Vec<Markup> {
-    let number = |number: u64| html! { (format::count(number)) };
-    let findings = if round.findings > 0 {
-        badge(Tone::Bad, &format::count(round.findings))
+fn found(findings: u64) -> Markup {
+    let number = count(findings);
+    if findings > 0 {
+        badge(Tone::Bad, &number)
     } else {
-        number(round.findings)
-    };
-    vec![
-        html! { (name) },
-        time(&round.started_at),
-        round.ended_at.as_deref().map_or_else(|| html! { "not yet" }, time),
-        number(round.accounts),
-        number(round.rows),
-        number(round.operations),
-        findings,
-        number(round.accepted),
-        number(round.enqueued),
-    ]
+        html! { (number) }
+    }
 }
 
 fn recovery(last: Option<&ScrubberRecovery>) -> Markup {

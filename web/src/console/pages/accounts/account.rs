@@ -1,16 +1,17 @@
 //! Page of an account with its statement.
 
-use maud::{Markup, html};
+use maud::{Markup, Render, html};
 use postonce_schemas::json::{Account, Holder, Problem, RejectReason, Transaction, TransactionPage};
 
-use super::{Rights, account_path, reason_in_words, refused, signed_amount, transaction_path};
-use crate::console::addresses::encoded;
+use super::{reason_in_words, signed_amount};
+use crate::access::scopes::Scope;
+use crate::console::addresses::{ACCOUNT, TRANSACTION, accounts_of, with_query};
 use crate::console::html::components::{
-    Column, Tone, badge, card, card_with, copyable, definition, empty, notice, pager, table, tile, tiles,
+    Place, Table, Tone, badge, card, card_with, copyable, definition, empty, notice, refusal, tile, tiles,
     time, toned_tile,
 };
 use crate::console::html::format::{self, decimal};
-use crate::console::html::shell::Section;
+use crate::console::viewer::Viewer;
 
 const SHORT_ID_CHARS: usize = 8;
 
@@ -66,6 +67,16 @@ impl Listed {
         }
     }
 
+    /// Returns the time of the last change of a transaction that is listed.
+    fn decided_at(self, of: &Transaction) -> &str {
+        let decided_at = match self {
+            Self::Posted => of.posted_at.as_deref(),
+            Self::Accepted => None,
+            Self::Rejected => of.rejected_at.as_deref(),
+        };
+        decided_at.unwrap_or(&of.accepted_at)
+    }
+
     const fn time_title(self) -> &'static str {
         match self {
             Self::Posted => "Posted",
@@ -82,17 +93,17 @@ pub struct Statement<'a> {
     pub listed: Listed,
     /// The transactions, or the problem that the API answered.
     pub page: Result<&'a TransactionPage, &'a Problem>,
-    /// Partner of the session. Its transactions have no `partner_id`.
-    pub own: &'a str,
+    /// Whether this is the first page of the statement.
+    pub is_first: bool,
 }
 
 /// Returns the page of an account.
-pub fn body(account: &Account, statement: &Statement<'_>, rights: Rights) -> Markup {
+pub fn body(account: &Account, statement: &Statement<'_>, viewer: &Viewer) -> Markup {
     html! {
         @if let Some(state) = state_notice(&account.status) { (state) }
         (figures(account))
         (card("Account", facts(account)))
-        (statement_card(account, statement, rights))
+        (statement_card(account, statement, viewer))
     }
 }
 
@@ -138,116 +149,103 @@ fn facts(account: &Account) -> Markup {
         Some(Holder { given_name, family_name }) => html! { (given_name) " " (family_name) },
         None => html! { "not known to the bank" },
     };
-    let of_user = format!("{}?user_id={}", Section::Accounts.path(), encoded(&account.user_id));
     definition(&[
         ("Status", status_badge(&account.status)),
         ("Account", copyable(&account.account_id)),
-        ("User", html! { (copyable(&account.user_id)) " " a href=(of_user) { "All accounts of the user" } }),
+        (
+            "User",
+            html! { (copyable(&account.user_id)) " " a href=(accounts_of(&account.user_id)) { "All accounts of the user" } },
+        ),
         ("Holder", holder),
         ("Opened", time(&account.opened_at)),
     ])
 }
 
-fn statement_card(account: &Account, statement: &Statement<'_>, rights: Rights) -> Markup {
-    let Statement { listed, page, own } = *statement;
-    let path = account_path(&account.user_id, &account.account_id);
+fn statement_card(account: &Account, statement: &Statement<'_>, viewer: &Viewer) -> Markup {
+    let Statement { listed, page, is_first } = *statement;
+    let path = ACCOUNT.of([&account.user_id, &account.account_id]);
+    let address = |of: Listed| with_query(&path, &[("status", Some(of.code()))]);
     let choices = html! {
         nav.actions aria-label="Status of the transactions" {
             @for one in Listed::ALL {
-                a.button.button-small href={ (path) "?status=" (one.code()) }
+                a.button.button-small href=(address(one))
                     aria-current=[(one == listed).then_some("true")]
                     data-tone=[(one == listed).then_some(Tone::Notice.code())] { (one.label()) }
             }
         }
     };
-    let next = page.ok().and_then(|page| page.next_cursor.as_deref());
-    let next = next.map(|next| format!("{path}?status={}&cursor={}", listed.code(), encoded(next)));
     card_with(
         "Statement",
         choices,
         html! {
             p.small {
                 (listed.order())
-                @if !rights.admin { " Only transactions of the own partner: others need the scope " code { "admin" } "." }
+                @if !viewer.may(Scope::Admin) { " Only transactions of the own partner: others need the scope " code { "admin" } "." }
             }
-            @match page.map(|page| page.transactions.as_slice()) {
-                Ok([]) => (nothing(listed, next.is_some())),
-                Ok(some) => (transactions(&account.currency, listed, some, own)),
-                Err(problem) => (refused(problem)),
+            @match page {
+                Ok(TransactionPage { transactions: found, next_cursor }) => {
+                    @let first_page = address(listed);
+                    @let place =
+                        Place { first_page: &first_page, is_first, next_cursor: next_cursor.as_deref() };
+                    (place.listing(
+                        found.is_empty(),
+                        nothing(listed),
+                        transactions(&account.currency, listed, found, &viewer.partner),
+                    ))
+                }
+                Err(problem) => (refusal(problem)),
             }
-            (pager(next.as_deref()))
         },
     )
 }
 
-fn nothing(listed: Listed, has_more: bool) -> Markup {
-    if has_more {
-        return empty(
-            "Nothing on this page",
-            html! { p { "Go to the next page: the search continues there." } },
-        );
-    }
-    match listed {
-        Listed::Posted => empty(
-            "No posted transactions",
-            html! { p { "Nothing has changed the balance of this account." } },
-        ),
-        Listed::Accepted => {
-            empty("Nothing waits", html! { p { "Every accepted transaction of this account was decided." } })
-        }
-        Listed::Rejected => {
-            empty("No rejected transactions", html! { p { "Nothing that was accepted had to be rejected." } })
-        }
-    }
+fn nothing(listed: Listed) -> Markup {
+    let (title, help) = match listed {
+        Listed::Posted => ("No posted transactions", "Nothing has changed the balance of this account."),
+        Listed::Accepted => ("Nothing waits", "Every accepted transaction of this account was decided."),
+        Listed::Rejected => ("No rejected transactions", "Nothing that was accepted had to be rejected."),
+    };
+    empty(title, html! { p { (help) } })
 }
 
+/// Returns the table of transactions. Those of the partner `own` do not have a `partner_id`.
 fn transactions(currency: &str, listed: Listed, transactions: &[Transaction], own: &str) -> Markup {
     let amount_title = format!("Amount in {currency}");
     let balance_title = format!("Balance in {currency}");
-    let mut head =
-        vec![Column::text(listed.time_title()), Column::text("Transaction"), Column::number(&amount_title)];
-    match listed {
-        Listed::Posted => head.extend([Column::number(&balance_title), Column::text("Order number")]),
-        Listed::Accepted => {}
-        Listed::Rejected => head.push(Column::text("Reason")),
-    }
-    head.extend([Column::text("Reference"), Column::text("Partner")]);
-    let rows: Vec<_> = transactions.iter().map(|of| row(of, listed, own)).collect();
-    table("Transactions of the account", &head, &rows)
+    let table = Table::new("Transactions of the account", transactions)
+        .text(listed.time_title(), |of| time(listed.decided_at(of)))
+        .text("Transaction", transaction_link)
+        .number(&amount_title, amount);
+    let table = match listed {
+        Listed::Posted => table
+            .number(&balance_title, |of| of.balance_after.as_deref().map(decimal).unwrap_or_default())
+            .text(
+                "Order number",
+                |of| html! { @if let Some(number) = &of.order_number { code { (number) } } },
+            ),
+        Listed::Accepted => table,
+        Listed::Rejected => {
+            table.text("Reason", |of| of.reason.as_ref().map(reason_in_words).unwrap_or_default().to_owned())
+        }
+    };
+    let table = table
+        .text("Reference", |of| of.reference.clone().unwrap_or_default())
+        .text("Partner", |of| of.partner_id.as_deref().unwrap_or(own).to_owned());
+    table.render()
 }
 
-fn row(of: &Transaction, listed: Listed, own: &str) -> Vec<Markup> {
-    let decided_at = match listed {
-        Listed::Posted => of.posted_at.as_deref(),
-        Listed::Accepted => None,
-        Listed::Rejected => of.rejected_at.as_deref(),
-    };
-    // Only a transaction in another currency than the account has this reason.
-    let is_foreign = of.reason == Some(RejectReason::CurrencyMismatch);
-    let mut cells = vec![
-        time(decided_at.unwrap_or(&of.accepted_at)),
-        html! {
-            a href=(transaction_path(&of.user_id, &of.account_id, &of.message_id)) title=(of.message_id) {
-                code { (short(&of.message_id)) }
-            }
-        },
-        html! { (signed_amount(of)) @if is_foreign { " " (of.currency) } },
-    ];
-    match listed {
-        Listed::Posted => cells.extend([
-            html! { (of.balance_after.as_deref().map(decimal).unwrap_or_default()) },
-            html! { @if let Some(number) = &of.order_number { code { (number) } } },
-        ]),
-        Listed::Accepted => {}
-        Listed::Rejected => {
-            cells.push(html! { (of.reason.as_ref().map(reason_in_words).unwrap_or_default()) })
+fn transaction_link(of: &Transaction) -> Markup {
+    html! {
+        a href=(TRANSACTION.of([&of.user_id, &of.account_id, &of.message_id])) title=(of.message_id) {
+            code { (short(&of.message_id)) }
         }
     }
-    cells.extend([
-        html! { (of.reference.as_deref().unwrap_or_default()) },
-        html! { (of.partner_id.as_deref().unwrap_or(own)) },
-    ]);
-    cells
+}
+
+fn amount(of: &Transaction) -> Markup {
+    // Only a transaction in another currency than the account has this reason.
+    let is_foreign = of.reason == Some(RejectReason::CurrencyMismatch);
+    html! { (signed_amount(of)) @if is_foreign { " " (of.currency) } }
 }
 
 /// Returns the beginning of an id, which suffices to distinguish the transactions of a page.
@@ -261,9 +259,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-
-    const RIGHTS: Rights =
-        Rights { read: true, admin: true, metrics: true, operate: true, partners: true, batches: true };
+    use crate::console::viewer::tests::viewer;
 
     fn account(changes: Value) -> Account {
         let mut account = json!({
@@ -281,7 +277,8 @@ mod tests {
     }
 
     fn shown(account: &Account, listed: Listed, page: &TransactionPage) -> String {
-        body(account, &Statement { listed, page: Ok(page), own: "ops" }, RIGHTS).into_string()
+        body(account, &Statement { listed, page: Ok(page), is_first: true }, &viewer(Scope::ALL))
+            .into_string()
     }
 
     #[test]
@@ -291,8 +288,8 @@ mod tests {
             "code": "store_unavailable", "detail": "Try again."
         }))
         .unwrap();
-        let statement = Statement { listed: Listed::Rejected, page: Err(&problem), own: "ops" };
-        let html = body(&account(json!({})), &statement, RIGHTS).into_string();
+        let statement = Statement { listed: Listed::Rejected, page: Err(&problem), is_first: true };
+        let html = body(&account(json!({})), &statement, &viewer(Scope::ALL)).into_string();
         assert!(html.contains("The store is not available") && html.contains("12.30"), "{html}");
         assert!(!html.contains("No rejected transactions"), "{html}");
     }

@@ -3,19 +3,20 @@
 use std::str::FromStr;
 
 use maud::{Markup, html};
-use postonce_schemas::json::{Account, AccountPage, FoundTransaction};
+use postonce_schemas::json::{AccountPage, FoundTransaction};
 use postonce_shared::domain::ids::{AccountId, IdError, MessageId, OrderNumber, UserId, parse_hyphenated};
 
 use super::account::status_badge;
-use super::{Rights, account_path, signed_amount, transaction_path};
-use crate::console::act::Values;
-use crate::console::addresses::encoded;
+use super::signed_amount;
+use crate::access::scopes::Scope;
+use crate::console::addresses::{ACCOUNT, Section, TRANSACTION, accounts_of};
 use crate::console::html::components::{
-    Column, Tone, card, columns, copyable, empty, id, notice, pager, table, time,
+    Place, Table, Tone, card, columns, copyable, empty, id, notice, time,
 };
 use crate::console::html::format::decimal;
 use crate::console::html::forms::{Field, TextKind, search_form, submit, text_input};
-use crate::console::html::shell::Section;
+use crate::console::values::Values;
+use crate::console::viewer::Viewer;
 
 const ID_CHARS: u16 = 36;
 
@@ -59,9 +60,9 @@ pub struct Errors {
 ///
 /// # Errors
 /// [`Errors`] when a field is not valid.
-pub fn wanted(values: &Values, rights: Rights) -> Result<Wanted, Errors> {
+pub fn wanted(values: &Values, viewer: &Viewer) -> Result<Wanted, Errors> {
     if let Some(number) = values.given("order_number") {
-        let error = if rights.admin {
+        let error = if viewer.may(Scope::Admin) {
             OrderNumber::parse(number).err().map(|invalid| format!("This {invalid}."))
         } else {
             Some("Only a key with the scope admin can search by order number.".to_owned())
@@ -108,18 +109,18 @@ fn wrong<T: FromStr<Err = IdError>>(text: &str) -> Option<String> {
 }
 
 /// Returns the search forms with the submitted values.
-pub fn body(values: &Values, errors: &Errors, rights: Rights) -> Markup {
+pub fn body(values: &Values, errors: &Errors, viewer: &Viewer) -> Markup {
     // Both forms have fields for an account; only the submitted form shows the values.
     let is_transaction = values.given("order_number").or_else(|| values.given("message_id")).is_some();
     let (none, no_errors) = (Values::default(), Errors::default());
     let of = |is_sent: bool| if is_sent { (values, errors) } else { (&none, &no_errors) };
     columns(&[
-        card("Find an account", account_form(of(!is_transaction), rights)),
-        card("Find a transaction", transaction_form(of(is_transaction), rights)),
+        card("Find an account", account_form(of(!is_transaction), viewer)),
+        card("Find a transaction", transaction_form(of(is_transaction), viewer)),
     ])
 }
 
-fn account_form((values, errors): (&Values, &Errors), rights: Rights) -> Markup {
+fn account_form((values, errors): (&Values, &Errors), viewer: &Viewer) -> Markup {
     let user = Field::new("user_id", "User").required().max_length(ID_CHARS);
     let user = user.hint("The id of the user. Alone it lists all accounts of the user.");
     let account = Field::new("account_id", "Account").max_length(ID_CHARS);
@@ -128,7 +129,7 @@ fn account_form((values, errors): (&Values, &Errors), rights: Rights) -> Markup 
     search_form(
         Section::Accounts.path(),
         html! {
-            @if !rights.read { p { "To read accounts, the key needs the scope " code { "read" } "." } }
+            @if !viewer.may(Scope::Read) { p { "To read accounts, the key needs the scope " code { "read" } "." } }
             (input(&user.error(errors.user_id.as_deref())))
             (input(&account.error(errors.account_id.as_deref())))
             (submit("Find the account", Tone::Notice))
@@ -136,7 +137,7 @@ fn account_form((values, errors): (&Values, &Errors), rights: Rights) -> Markup 
     )
 }
 
-fn transaction_form((values, errors): (&Values, &Errors), rights: Rights) -> Markup {
+fn transaction_form((values, errors): (&Values, &Errors), viewer: &Viewer) -> Markup {
     let input = |field: &Field<'_>| text_input(field, TextKind::Code, values.text(field.name));
     let number = Field::new("order_number", "Order number").max_length(18);
     let number = number.hint("The number that users quote. Its last digit is a check digit.");
@@ -147,7 +148,7 @@ fn transaction_form((values, errors): (&Values, &Errors), rights: Rights) -> Mar
     search_form(
         Section::Accounts.path(),
         html! {
-            @if rights.admin {
+            @if viewer.may(Scope::Admin) {
                 (input(&number.error(errors.order_number.as_deref())))
                 p { "Or, without an order number:" }
             } @else {
@@ -166,44 +167,25 @@ fn transaction_form((values, errors): (&Values, &Errors), rights: Rights) -> Mar
 }
 
 /// Lists the accounts of a user.
-pub fn accounts(user: &str, page: &AccountPage) -> Markup {
-    let head = [
-        Column::text("Account"),
-        Column::text("Status"),
-        Column::number("Balance"),
-        Column::number("Available"),
-        Column::number("Overdraft limit"),
-        Column::text("Currency"),
-        Column::text("Opened"),
-    ];
-    let row = |of: &Account| {
-        vec![
-            html! { a href=(account_path(&of.user_id, &of.account_id)) { (id(&of.account_id)) } },
-            status_badge(&of.status),
-            html! { (decimal(&of.balance)) },
-            html! { (decimal(&of.available)) },
-            html! { (decimal(&of.overdraft_limit)) },
-            html! { (of.currency) },
-            time(&of.opened_at),
-        ]
-    };
-    let next = page.next_cursor.as_deref();
-    let next = next.map(|next| {
-        format!("{}?user_id={}&cursor={}", Section::Accounts.path(), encoded(user), encoded(next))
-    });
+pub fn accounts(user: &str, AccountPage { accounts, next_cursor }: &AccountPage, is_first: bool) -> Markup {
+    let table = Table::new("Accounts of the user", accounts)
+        .text("Account", |of| {
+            html! { a href=(ACCOUNT.of([&of.user_id, &of.account_id])) { (id(&of.account_id)) } }
+        })
+        .text("Status", |of| status_badge(&of.status))
+        .number("Balance", |of| decimal(&of.balance))
+        .number("Available", |of| decimal(&of.available))
+        .number("Overdraft limit", |of| decimal(&of.overdraft_limit))
+        .text("Currency", |of| of.currency.clone())
+        .text("Opened", |of| time(&of.opened_at));
+    let place = Place { first_page: &accounts_of(user), is_first, next_cursor: next_cursor.as_deref() };
+    let help = html! { p { "This user has no account that the key reaches. Check the id of the user." } };
+    let table = table;
     card(
         "Accounts of the user",
         html! {
             p { "User " (copyable(user)) }
-            @if page.accounts.is_empty() {
-                (empty(
-                    "No accounts",
-                    html! { p { "This user has no account that the key reaches. Check the id of the user." } },
-                ))
-            } @else {
-                (table("Accounts of the user", &head, &page.accounts.iter().map(row).collect::<Vec<_>>()))
-                (pager(next.as_deref()))
-            }
+            (place.listing(accounts.is_empty(), empty("No accounts", help), table))
         },
     )
 }
@@ -232,7 +214,7 @@ pub fn found(number: &str, transactions: &[FoundTransaction]) -> Markup {
                 @for found in transactions {
                     @let of = &found.transaction;
                     li {
-                        a href=(transaction_path(&of.user_id, &of.account_id, &of.message_id)) { (id(&of.message_id)) }
+                        a href=(TRANSACTION.of([&of.user_id, &of.account_id, &of.message_id])) { (id(&of.message_id)) }
                         " " (signed_amount(of)) " " (of.currency)
                     }
                 }
@@ -243,27 +225,24 @@ pub fn found(number: &str, transactions: &[FoundTransaction]) -> Markup {
 
 #[cfg(test)]
 mod tests {
-    use actix_web::test::TestRequest;
     use serde_json::json;
 
     use super::*;
+    use crate::console::viewer::tests::viewer;
 
     const USER: &str = "0b1c6f0a-54f2-4f0c-9c64-2f4b6a3f0d11";
     const ACCOUNT: &str = "77aa0b9e-7c2f-4c35-8f0d-0a4f6f1f2e22";
     const MESSAGE: &str = "4f9d0c9e-5d3e-4c0e-9a51-1b7a4a4e2f10";
-    const ALL: Rights =
-        Rights { read: true, admin: true, metrics: true, operate: true, partners: true, batches: true };
-    const READER: Rights =
-        Rights { read: true, admin: false, metrics: false, operate: false, partners: false, batches: false };
-
-    fn values(query: &str) -> Values {
-        Values::of_query(&TestRequest::with_uri(&format!("/console/accounts?{query}")).to_http_request())
+    fn errors(query: &str, scopes: &[Scope]) -> Errors {
+        wanted(&Values::of_query(query), &viewer(scopes)).unwrap_err()
     }
 
     #[test]
     fn complete_searches_are_recognized() {
-        let check =
-            |query: &str, expected: Wanted| assert_eq!(wanted(&values(query), ALL), Ok(expected), "{query}");
+        let viewer = viewer(Scope::ALL);
+        let check = |query: &str, expected: Wanted| {
+            assert_eq!(wanted(&Values::of_query(query), &viewer), Ok(expected), "{query}");
+        };
         let owned = str::to_owned;
         check("", Wanted::Nothing);
         check("user_id=&account_id=", Wanted::Nothing);
@@ -281,38 +260,37 @@ mod tests {
 
     #[test]
     fn each_wrong_field_is_named() {
-        let check = |query: &str, rights, expected: [bool; 4]| {
-            let errors = wanted(&values(query), rights).unwrap_err();
-            let Errors { user_id, account_id, order_number, message_id } = errors;
+        let check = |query: &str, scopes, expected: [bool; 4]| {
+            let Errors { user_id, account_id, order_number, message_id } = errors(query, scopes);
             let found = [user_id, account_id, order_number, message_id].map(|error| error.is_some());
             assert_eq!(found, expected, "{query}");
         };
-        check("user_id=1", ALL, [true, false, false, false]);
-        check(&format!("account_id={ACCOUNT}"), ALL, [true, false, false, false]);
-        check(&format!("user_id={USER}&account_id=2"), ALL, [false, true, false, false]);
-        check("order_number=17", ALL, [false, false, true, false]);
-        check("order_number=5724", READER, [false, false, true, false]);
-        check("message_id=3", ALL, [true, true, false, true]);
-        check(&format!("message_id={MESSAGE}"), ALL, [true, true, false, false]);
+        check("user_id=1", Scope::ALL, [true, false, false, false]);
+        check(&format!("account_id={ACCOUNT}"), Scope::ALL, [true, false, false, false]);
+        check(&format!("user_id={USER}&account_id=2"), Scope::ALL, [false, true, false, false]);
+        check("order_number=17", Scope::ALL, [false, false, true, false]);
+        check("order_number=5724", &[Scope::Read], [false, false, true, false]);
+        check("message_id=3", Scope::ALL, [true, true, false, true]);
+        check(&format!("message_id={MESSAGE}"), Scope::ALL, [true, true, false, false]);
     }
 
     #[test]
     fn errors_stand_beside_the_fields_of_their_form_and_text_is_escaped() {
-        let values = values("user_id=%3Cscript%3E");
-        let errors = wanted(&values, ALL).unwrap_err();
-        let html = body(&values, &errors, ALL).into_string();
+        let query = "user_id=%3Cscript%3E";
+        let errors = errors(query, Scope::ALL);
+        let html = body(&Values::of_query(query), &errors, &viewer(Scope::ALL)).into_string();
         assert!(html.contains("field-user_id-error") && !html.contains("transaction-user-error"));
         assert!(html.contains("&lt;script&gt;") && !html.contains("<script>"));
     }
 
     #[test]
     fn what_the_key_may_not_is_said() {
-        let html = body(&Values::default(), &Errors::default(), READER).into_string();
+        let shown =
+            |scopes: &[Scope]| body(&Values::default(), &Errors::default(), &viewer(scopes)).into_string();
+        let html = shown(&[Scope::Read]);
         assert!(html.contains("the key needs the scope <code>admin</code>"));
         assert!(!html.contains("name=\"order_number\""));
-        assert!(
-            body(&Values::default(), &Errors::default(), ALL).into_string().contains("name=\"order_number\"")
-        );
+        assert!(shown(Scope::ALL).contains("name=\"order_number\""));
     }
 
     #[test]
@@ -322,12 +300,12 @@ mod tests {
             "available": "0.00", "overdraft_limit": "5000.00", "version": 7, "opened_at": "2026-11-21T08:00:00.123Z"
         });
         let page = json!({ "accounts": [account], "next_cursor": "a-b" });
-        let html = accounts(USER, &serde_json::from_value(page).unwrap()).into_string();
+        let html = accounts(USER, &serde_json::from_value(page).unwrap(), true).into_string();
         assert!(html.contains(&format!(r#"href="/console/accounts/{USER}/{ACCOUNT}""#)));
         assert!(html.contains("\u{2212}1\u{202f}234.50") && html.contains("frozen"));
         assert!(html.contains(&format!("user_id={USER}&amp;cursor=a-b")));
         let none = AccountPage { accounts: Vec::new(), next_cursor: None };
-        assert!(accounts(USER, &none).into_string().contains("No accounts"));
+        assert!(accounts(USER, &none, true).into_string().contains("No accounts"));
         assert!(found("5724", &[]).into_string().contains("No transaction has this order number"));
     }
 }

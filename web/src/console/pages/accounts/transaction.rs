@@ -9,15 +9,14 @@ use postonce_schemas::json::{
 use postonce_shared::domain::time::Timestamp;
 use serde_json::Value;
 
-use super::{Rights, account_path, reason_in_words, signed_amount};
+use super::{reason_in_words, signed_amount};
+use crate::access::scopes::Scope;
+use crate::console::addresses::{ACCOUNT, BATCH, Section};
 use crate::console::html::components::{
-    Column, TimelineEvent, Tone, badge, card, card_with, copyable, definition, id, link_if, notice, table,
-    timeline,
+    Table, TimelineEvent, Tone, badge, card, card_with, copyable, definition, id, link_if, notice, timeline,
 };
 use crate::console::html::format::{self, decimal};
-use crate::console::html::shell::Section;
-use crate::console::pages::batches::batch_path;
-use crate::console::pages::partners::partner_path;
+use crate::console::viewer::Viewer;
 
 /// A transaction with its known events.
 #[derive(Clone, Copy)]
@@ -28,15 +27,8 @@ struct History<'a> {
     found: Option<&'a FoundTransaction>,
 }
 
-struct Step<'a> {
-    time: &'a str,
-    title: &'static str,
-    note: Option<String>,
-    tone: Tone,
-}
-
 /// Returns the page for a message id, which several partners may have used.
-pub fn bodies(found: &FoundTransactions, rights: Rights) -> Markup {
+pub fn bodies(found: &FoundTransactions, viewer: &Viewer) -> Markup {
     html! {
         @if found.transactions.len() > 1 {
             (notice(
@@ -47,15 +39,16 @@ pub fn bodies(found: &FoundTransactions, rights: Rights) -> Markup {
         }
         @for one in &found.transactions {
             @let partner = one.transaction.partner_id.as_deref().unwrap_or_default();
-            (history(History { transaction: &one.transaction, partner, found: Some(one) }, rights))
+            (history(History { transaction: &one.transaction, partner, found: Some(one) }, viewer))
         }
     }
 }
 
 /// Returns the page of a transaction of the operator's own partner, with the details that a partner may read.
-pub fn body_of_own(transaction: &Transaction, partner: &str, rights: Rights) -> Markup {
+pub fn body_of_own(transaction: &Transaction, viewer: &Viewer) -> Markup {
+    let partner = &viewer.partner;
     html! {
-        (history(History { transaction, partner, found: None }, rights))
+        (history(History { transaction, partner, found: None }, viewer))
         p.small {
             "With the scope " code { "admin" } ", this page also shows the way through the queue, the id of the request, and \
              transactions of other partners."
@@ -63,7 +56,7 @@ pub fn body_of_own(transaction: &Transaction, partner: &str, rights: Rights) -> 
     }
 }
 
-fn history(of: History<'_>, rights: Rights) -> Markup {
+fn history(of: History<'_>, viewer: &Viewer) -> Markup {
     let History { transaction, partner, found } = of;
     let title = format!("{} of {partner}", kind_in_words(transaction));
     let unknown = serde_json::to_value(&transaction.unknown_members).unwrap_or_default();
@@ -74,21 +67,11 @@ fn history(of: History<'_>, rights: Rights) -> Markup {
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => Vec::new(),
     };
     let metadata: Vec<_> = transaction.metadata.clone().into_iter().collect();
-    let events = steps(of);
-    let events: Vec<_> = events
-        .iter()
-        .map(|Step { time, title, note, tone }| TimelineEvent {
-            time,
-            title,
-            note: note.as_deref(),
-            tone: *tone,
-        })
-        .collect();
     html! {
-        @if let Some(state) = state_notice(transaction, found, rights) { (state) }
-        (card_with(&title, status_badge(&transaction.status), facts(of, rights)))
+        @if let Some(state) = state_notice(transaction, found, viewer) { (state) }
+        (card_with(&title, status_badge(&transaction.status), facts(of, viewer)))
         (card("History", html! {
-            (timeline(&events))
+            (timeline(&events(of)))
             @if found.is_some() { p.small { "The clocks of the processes may differ." } }
         }))
         (members("Metadata", "The partner's own data, which the bank returns unchanged.", &metadata))
@@ -113,14 +96,13 @@ fn status_badge(status: &str) -> Markup {
 fn state_notice(
     transaction: &Transaction,
     found: Option<&FoundTransaction>,
-    rights: Rights,
+    viewer: &Viewer,
 ) -> Option<Markup> {
-    let link = |may: bool, section: Section, words: &str| link_if(may, section.path(), words);
     if found.is_some_and(|found| found.is_dead_letter) {
         let body = html! {
             p {
                 "Nothing happens to it until an operator replays or discards its "
-                (link(rights.operate, Section::DeadLetters, "dead letter")) "."
+                (viewer.link(Section::DeadLetters, "dead letter")) "."
             }
         };
         return Some(notice(Tone::Bad, "The work is in the dead letters", body));
@@ -136,21 +118,21 @@ fn state_notice(
     let body = html! {
         p {
             "It is stored, and will be posted or rejected exactly once. If it waits for more than a few seconds, look whether the "
-            (link(rights.metrics, Section::Gate, "gate")) " is held, whether the "
-            (link(rights.metrics, Section::Queues, "queues")) " are long, and when the "
-            (link(rights.operate, Section::Scrubber, "scrubber")) " looks for forgotten work."
+            (viewer.link(Section::Gate, "gate")) " is held, whether the "
+            (viewer.link(Section::Queues, "queues")) " are long, and when the "
+            (viewer.link(Section::Scrubber, "scrubber")) " looks for forgotten work."
         }
     };
     is_open.then(|| notice(Tone::Notice, "The transaction is not decided yet", body))
 }
 
-fn facts(of: History<'_>, rights: Rights) -> Markup {
+fn facts(of: History<'_>, viewer: &Viewer) -> Markup {
     let History { transaction, partner, found } = of;
-    let account = account_path(&transaction.user_id, &transaction.account_id);
+    let account = ACCOUNT.of([&transaction.user_id, &transaction.account_id]);
     let mut entries = vec![
         ("Amount", html! { (signed_amount(transaction)) " " (transaction.currency) }),
         ("Reference", html! { (transaction.reference.as_deref().unwrap_or("none")) }),
-        ("Partner", link_if(rights.partners, &partner_path(partner), partner)),
+        ("Partner", viewer.partner_link(partner)),
         ("Account", html! { a href=(account) { (id(&transaction.account_id)) } }),
         ("User", id(&transaction.user_id)),
         ("Message id", copyable(&transaction.message_id)),
@@ -167,7 +149,7 @@ fn facts(of: History<'_>, rights: Rights) -> Markup {
     if let Some(found) = found {
         entries.push(("Way", html! { (way_in_words(&found.way)) }));
         if let Some(batch) = &found.batch_id {
-            entries.push(("Batch", batch_link((partner, batch), found.batch_line, rights)));
+            entries.push(("Batch", batch_link((partner, batch), found.batch_line, viewer)));
         }
         if let Some(request) = &found.request_id {
             let words =
@@ -182,9 +164,9 @@ fn facts(of: History<'_>, rights: Rights) -> Markup {
     definition(&entries)
 }
 
-fn batch_link((partner, batch): (&str, &str), line: Option<u32>, rights: Rights) -> Markup {
+fn batch_link((partner, batch): (&str, &str), line: Option<u32>, viewer: &Viewer) -> Markup {
     html! {
-        (link_if(rights.batches, &batch_path(partner, batch), id(batch)))
+        (link_if(viewer.may(Scope::Batch), &BATCH.of([partner, batch]), id(batch)))
         @if let Some(line) = line { ", line " (format::count(line.into())) }
     }
 }
@@ -200,7 +182,7 @@ fn way_in_words(way: &TransactionWay) -> &str {
 }
 
 /// Returns the events that the API reports, or else those that follow from the times of the transaction.
-fn steps(of: History<'_>) -> Vec<Step<'_>> {
+fn events(of: History<'_>) -> Vec<TimelineEvent<'_>> {
     let History { transaction, found, .. } = of;
     let known: Vec<(&Kind, &str)> = match found {
         Some(found) => found.events.iter().map(|event| (&event.event, event.at.as_str())).collect(),
@@ -213,10 +195,10 @@ fn steps(of: History<'_>) -> Vec<Step<'_>> {
         .flatten()
         .collect(),
     };
-    known.into_iter().map(|(event, at)| step(of, event, at)).collect()
+    known.into_iter().map(|(event, at)| timeline_event(of, event, at)).collect()
 }
 
-fn step<'a>(of: History<'a>, event: &Kind, time: &'a str) -> Step<'a> {
+fn timeline_event<'a>(of: History<'a>, event: &Kind, time: &'a str) -> TimelineEvent<'a> {
     let transaction = of.transaction;
     let after = since(&transaction.accepted_at, time);
     let (title, note, tone) = match event {
@@ -242,7 +224,7 @@ fn step<'a>(of: History<'a>, event: &Kind, time: &'a str) -> Step<'a> {
         }
         Kind::Other(_) => ("An event that this version of the console does not know", None, Tone::Neutral),
     };
-    Step { time, title, note, tone }
+    TimelineEvent { time, title, note, tone }
 }
 
 /// Returns the time that passed between the acceptance of a transaction and an event.
@@ -259,13 +241,13 @@ fn members(title: &str, note: &str, members: &[(String, String)]) -> Markup {
     if members.is_empty() {
         return html! {};
     }
-    let row = |(name, value): &(String, String)| vec![id(name), id(value)];
-    let rows: Vec<_> = members.iter().map(row).collect();
+    let table =
+        Table::new(title, members).text("Name", |(name, _)| id(name)).text("Value", |(_, value)| id(value));
     card(
         title,
         html! {
             p.small { (note) }
-            (table(title, &[Column::text("Name"), Column::text("Value")], &rows))
+            (table)
         },
     )
 }
@@ -275,11 +257,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-
-    const ALL: Rights =
-        Rights { read: true, admin: true, metrics: true, operate: true, partners: true, batches: true };
-    const READER: Rights =
-        Rights { read: true, admin: false, metrics: false, operate: false, partners: false, batches: false };
+    use crate::console::viewer::tests::viewer;
 
     fn transaction(changes: Value) -> Value {
         let mut transaction = json!({
@@ -316,7 +294,8 @@ mod tests {
     #[test]
     fn a_life_has_its_events_and_links() {
         let html =
-            bodies(&found(&posted(), json!({ "batch_id": "b-1", "batch_line": 7 })), ALL).into_string();
+            bodies(&found(&posted(), json!({ "batch_id": "b-1", "batch_line": 7 })), &viewer(Scope::ALL))
+                .into_string();
         assert!(html.contains("Sent to the queue") && html.contains("0.017 s after its acceptance"));
         assert!(html.contains("Order number 10000422, 2 min after its acceptance"));
         assert!(
@@ -324,7 +303,8 @@ mod tests {
                 && html.contains(r#"href="/console/batches/shop/b-1""#)
         );
         assert!(html.contains("9b2d4c6e") && html.contains("+1\u{202f}125.50 EUR"));
-        let html = bodies(&found(&posted(), json!({ "batch_id": "b-1" })), READER).into_string();
+        let html =
+            bodies(&found(&posted(), json!({ "batch_id": "b-1" })), &viewer(&[Scope::Read])).into_string();
         assert!(
             html.contains("b-1") && !html.contains("/console/partners") && !html.contains("/console/batches")
         );
@@ -332,7 +312,7 @@ mod tests {
 
     #[test]
     fn text_of_partners_is_escaped() {
-        let html = bodies(&found(&posted(), json!({})), ALL).into_string();
+        let html = bodies(&found(&posted(), json!({})), &viewer(Scope::ALL)).into_string();
         assert!(!html.contains("<script>"));
         for number in 1..=3 {
             assert!(html.contains(&format!("&lt;script&gt;{number}&lt;/script&gt;")), "{number}");
@@ -345,10 +325,11 @@ mod tests {
             &transaction(json!({})),
             json!({ "way": "open", "is_dead_letter": true, "enqueued_again": 2 }),
         );
-        let html = bodies(&dead, ALL).into_string();
+        let html = bodies(&dead, &viewer(Scope::ALL)).into_string();
         assert!(html.starts_with("<div class=\"notice\" data-tone=\"bad\" role=\"alert\""));
         assert!(html.contains(r#"href="/console/dead-letters""#) && html.contains("2 times"));
-        let open = bodies(&found(&transaction(json!({})), json!({ "way": "open" })), READER).into_string();
+        let open = bodies(&found(&transaction(json!({})), json!({ "way": "open" })), &viewer(&[Scope::Read]))
+            .into_string();
         assert!(open.contains("not decided yet") && !open.contains("href=\"/console/gate\""));
     }
 
@@ -358,7 +339,8 @@ mod tests {
             "status": "rejected", "reason": "account_frozen", "rejected_at": "2026-11-21T08:00:00.200Z"
         }));
         let rejected: Transaction = serde_json::from_value(rejected).unwrap();
-        let html = body_of_own(&rejected, "shop", READER).into_string();
+        let html = body_of_own(&rejected, &Viewer { partner: "shop".to_owned(), ..viewer(&[Scope::Read]) })
+            .into_string();
         assert!(html.contains("The reason: the account was frozen, 0.077 s after its acceptance"));
         assert!(html.contains("Deposit of shop") && html.contains("the scope <code>admin</code>"));
     }
@@ -367,6 +349,10 @@ mod tests {
     fn several_partners_may_use_a_message_id() {
         let mut both = found(&posted(), json!({}));
         both.transactions.extend(both.transactions.clone());
-        assert!(bodies(&both, ALL).into_string().contains("Several partners used this message id"));
+        assert!(
+            bodies(&both, &viewer(Scope::ALL))
+                .into_string()
+                .contains("Several partners used this message id")
+        );
     }
 }

@@ -1,19 +1,20 @@
 //! Page of a batch: its hindrance, progress, money and costs, and the possible acts.
 
-use maud::{Markup, html};
+use maud::{Markup, Render, html};
 use postonce_schemas::json::{
     Batch, BatchHindrance, BatchHindranceCode as Code, BatchOnInvalid, BatchPhase, BatchSum, PartnerBatch,
 };
 
-use super::batch_path;
-use super::viewer::{PhaseWords, Viewer, until};
+use super::phase::{PhaseWords, may_cancel, may_read_results, until};
+use crate::access::scopes::Scope;
+use crate::console::addresses::{BATCH, BATCH_CANCELLATION, BATCH_RESULTS, Section, with_query};
 use crate::console::html::components::{
-    Column, Tone, badge, button_link, card, card_with, columns, copyable, definition, empty, notice,
-    progress, table, time,
+    Table, Tone, badge, button_link, card, card_with, columns, copyable, definition, empty, notice, progress,
+    time,
 };
 use crate::console::html::format::{self, counted, decimal, percent, permille};
-use crate::console::html::forms::{confirm, confirm_checkbox, form, submit};
-use crate::console::html::shell::Section;
+use crate::console::html::forms::{Confirmation, Question, submit};
+use crate::console::viewer::Viewer;
 
 /// State of the page besides the batch.
 #[derive(Debug, Clone, Copy, Default)]
@@ -27,12 +28,11 @@ pub struct PageState<'a> {
 }
 
 /// Returns the page.
-pub fn body(of: &PartnerBatch, viewer: Viewer<'_>, state: PageState<'_>) -> Markup {
+pub fn body(of: &PartnerBatch, viewer: &Viewer, state: PageState<'_>) -> Markup {
     let PartnerBatch { partner_id, batch } = of;
     let PageState { is_gate_held, asks, done } = state;
     let (words, is_open) = (PhaseWords::of(&batch.phase), !batch.phase.is_final());
-    let page = batch_path(partner_id, &batch.batch_id);
-    let may_cancel = words.is_cancellable && viewer.may_cancel(partner_id);
+    let page = BATCH.of([partner_id, &batch.batch_id]);
     html! {
         @if done == "cancelled" && batch.phase == BatchPhase::Cancelled {
             (notice(Tone::Good, "The batch is cancelled", html! {
@@ -49,19 +49,19 @@ pub fn body(of: &PartnerBatch, viewer: Viewer<'_>, state: PageState<'_>) -> Mark
                 }
             }))
         }
-        @if asks && may_cancel { (confirm_cancel(of, viewer, &page)) }
+        @if asks && words.is_cancellable && may_cancel(viewer, partner_id) { (confirm_cancel(of, viewer, &page)) }
         (card_with("Progress", badge(words.tone, batch.phase.code()), outcomes(batch, words)))
         (columns(&[card("Posted money", sums(&batch.sums)), card("Costs", costs(batch))]))
         (card("About the batch", facts(of, viewer)))
         (card("What you can do", html! {
-            (results(of, viewer, &page))
+            (results(of, viewer))
             (cancellation(of, words, viewer, &page))
             @if is_open { p { (button_link(&page, "Reload for current values")) } }
         }))
     }
 }
 
-fn hindered(BatchHindrance { code, message, at }: &BatchHindrance, viewer: Viewer<'_>) -> Markup {
+fn hindered(BatchHindrance { code, message, at }: &BatchHindrance, viewer: &Viewer) -> Markup {
     let is_passing = match code {
         Code::StoreUnavailable
         | Code::StoreRefused
@@ -87,7 +87,7 @@ fn hindered(BatchHindrance { code, message, at }: &BatchHindrance, viewer: Viewe
             } @else {
                 p {
                     "Correct the cause, then replay the "
-                    @if viewer.operates {
+                    @if viewer.may(Scope::Operate) {
                         a href=(Section::DeadLetters.path()) { "dead letter" }
                     } @else {
                         "dead letter (with the scope operate)"
@@ -115,22 +115,17 @@ fn outcomes(batch: &Batch, words: PhaseWords) -> Markup {
         ("invalid", batch.invalid, "break a rule of form"),
         ("open", waiting, waiting_means),
     ];
-    let rows = parts.map(|(name, count, meaning)| {
-        vec![
-            html! { (name) },
-            html! { (format::count(count)) },
-            html! { (percent(count, batch.items)) },
-            html! { (meaning) },
-        ]
-    });
-    let columns =
-        [Column::text("Outcome"), Column::number("Items"), Column::number("Part"), Column::text("Meaning")];
+    let table = Table::new("Items by outcome", &parts)
+        .text("Outcome", |(name, ..)| *name)
+        .number("Items", |(_, count, _)| format::count(*count))
+        .number("Part", |(_, count, _)| percent(*count, batch.items))
+        .text("Meaning", |(.., meaning)| *meaning);
     let text =
         format!("{} of {} ({})", format::count(done), format::count(batch.items), percent(done, batch.items));
     html! {
         p { "Phase " strong { (batch.phase) } ": " (words.meaning) "." }
         (progress("Items with a final outcome", permille(done, batch.items), &text))
-        (table("Items by outcome", &columns, &rows))
+        (table)
     }
 }
 
@@ -139,12 +134,11 @@ fn sums(sums: &[BatchSum]) -> Markup {
         let help = html! { p { "The sums appear with the first posted items." } };
         return empty("No money is posted", help);
     }
-    let columns = [Column::text("Currency"), Column::text("Type"), Column::number("Posted")];
-    let row = |BatchSum { currency, r#type, posted }: &BatchSum| {
-        vec![html! { (currency) }, html! { (r#type) }, html! { (decimal(posted)) }]
-    };
-    let rows: Vec<_> = sums.iter().map(row).collect();
-    table("Posted money by currency and type", &columns, &rows)
+    let table = Table::new("Posted money by currency and type", sums)
+        .text("Currency", |sum| sum.currency.to_string())
+        .text("Type", |sum| sum.r#type.to_string())
+        .number("Posted", |sum| decimal(&sum.posted));
+    table.render()
 }
 
 fn costs(batch: &Batch) -> Markup {
@@ -157,7 +151,7 @@ fn costs(batch: &Batch) -> Markup {
     }
 }
 
-fn facts(of: &PartnerBatch, viewer: Viewer<'_>) -> Markup {
+fn facts(of: &PartnerBatch, viewer: &Viewer) -> Markup {
     let PartnerBatch { partner_id, batch } = of;
     let on_invalid = match &batch.on_invalid {
         BatchOnInvalid::Refuse => "refuse: one invalid item refuses the whole batch",
@@ -195,12 +189,13 @@ fn facts(of: &PartnerBatch, viewer: Viewer<'_>) -> Markup {
     definition(&entries)
 }
 
-fn results(of: &PartnerBatch, viewer: Viewer<'_>, page: &str) -> Markup {
+fn results(of: &PartnerBatch, viewer: &Viewer) -> Markup {
+    let PartnerBatch { partner_id, batch } = of;
     html! {
-        @if !viewer.may_read_results(&of.partner_id) {
+        @if !may_read_results(viewer, partner_id) {
             p { "The results of batches of all partners contain balances: they need a key with the scope " code { "admin" } "." }
-        } @else if of.batch.phase == BatchPhase::Completed {
-            p { (button_link(&format!("{page}/results"), "Download the results (CSV)")) }
+        } @else if batch.phase == BatchPhase::Completed {
+            p { (button_link(&BATCH_RESULTS.of([partner_id, &batch.batch_id]), "Download the results (CSV)")) }
             p.muted { "One line for each item, in the order of the document, with its outcome and the balance right after it." }
         } @else {
             p { "The results can be downloaded once the batch is completed." }
@@ -208,7 +203,7 @@ fn results(of: &PartnerBatch, viewer: Viewer<'_>, page: &str) -> Markup {
     }
 }
 
-fn cancellation(of: &PartnerBatch, words: PhaseWords, viewer: Viewer<'_>, page: &str) -> Markup {
+fn cancellation(of: &PartnerBatch, words: PhaseWords, viewer: &Viewer, page: &str) -> Markup {
     html! {
         @if of.batch.phase.is_final() {
             p { "The batch has ended, so it cannot be cancelled." }
@@ -217,15 +212,15 @@ fn cancellation(of: &PartnerBatch, words: PhaseWords, viewer: Viewer<'_>, page: 
                 "The batch cannot be cancelled: posting has begun, and what is posted stays posted. Holding the gate stops it until \
                  the gate is released."
             }
-        } @else if viewer.may_cancel(&of.partner_id) {
-            p { (button_link(&format!("{page}?confirm=cancel"), "Cancel the batch\u{2026}")) }
+        } @else if may_cancel(viewer, &of.partner_id) {
+            p { (button_link(&with_query(page, &[("confirm", Some("cancel"))]), "Cancel the batch\u{2026}")) }
         } @else {
             p { "To cancel a batch of another partner, the key needs the scope " code { "operate" } "." }
         }
     }
 }
 
-fn confirm_cancel(of: &PartnerBatch, viewer: Viewer<'_>, page: &str) -> Markup {
+fn confirm_cancel(of: &PartnerBatch, viewer: &Viewer, page: &str) -> Markup {
     let PartnerBatch { partner_id, batch } = of;
     let consequence = html! {
         p {
@@ -235,31 +230,37 @@ fn confirm_cancel(of: &PartnerBatch, viewer: Viewer<'_>, page: &str) -> Markup {
         }
         p { "If posting begins before you confirm, nothing is cancelled, and the page says so." }
     };
-    let body = html! {
-        (confirm_checkbox("confirm-cancel", "I want this batch not to be posted"))
-        .actions { (submit("Cancel the batch", Tone::Bad)) (button_link(page, "Back")) }
+    let question = Question {
+        title: "Cancel the batch?",
+        consequence,
+        action: &BATCH_CANCELLATION.of([partner_id, &batch.batch_id]),
+        fields: html! {},
+        confirmation: Confirmation::Ticked("I want this batch not to be posted"),
+        button: submit("Cancel the batch", Tone::Bad),
+        back: page,
     };
-    confirm("Cancel the batch?", consequence, form(&format!("{page}/cancel"), viewer.csrf, body))
+    question.ask(&viewer.csrf)
 }
 
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
-    use super::super::viewer::tests::{batch, viewer};
+    use super::super::phase::tests::batch;
     use super::*;
+    use crate::console::viewer::tests::viewer;
 
     const PATH: &str = "/console/batches/shop/1c1d6c9e-5d3e-4c0e-9a51-1b7a4a4e2f10";
 
-    fn shown(changes: &serde_json::Value, viewer: Viewer<'_>, asks: bool) -> String {
-        body(&batch(changes), viewer, PageState { asks, ..PageState::default() }).into_string()
+    fn shown(changes: &serde_json::Value, scopes: &[Scope], asks: bool) -> String {
+        body(&batch(changes), &viewer(scopes), PageState { asks, ..PageState::default() }).into_string()
     }
 
     #[test]
     fn a_held_gate_is_shown_while_the_batch_waits_for_it() {
         let held = PageState { is_gate_held: true, ..PageState::default() };
         let page = |phase: &str, state| {
-            body(&batch(&json!({ "phase": phase })), viewer(), state)
+            body(&batch(&json!({ "phase": phase })), &viewer(Scope::ALL), state)
                 .into_string()
                 .contains("The gate is held")
         };
@@ -271,7 +272,7 @@ mod tests {
 
     #[test]
     fn a_batch_that_is_posted_shows_its_progress_and_cannot_be_cancelled() {
-        let html = shown(&json!({}), viewer(), true);
+        let html = shown(&json!({}), Scope::ALL, true);
         assert!(html.contains(r#"<progress max="1000" value="382">"#), "{html}");
         assert!(
             html.contains("1\u{202f}531 of 4\u{202f}000 (38.2 %)") && html.contains("2\u{202f}469"),
@@ -287,34 +288,33 @@ mod tests {
         let hindrance = json!({
             "code": "processes_ended", "message": "Processes ended <script>.", "at": "2026-11-21T07:59:00.000Z"
         });
-        let html = shown(&json!({ "hindrance": hindrance }), viewer(), false);
+        let html = shown(&json!({ "hindrance": hindrance }), Scope::ALL, false);
         assert!(html.contains("Processes ended &lt;script&gt;."), "{html}");
         assert!(html.contains("2026-11-21 07:59:00 UTC") && !html.contains("<script>"));
         assert!(html.find("The batch is hindered").unwrap() < html.find("Progress").unwrap());
         assert!(html.contains(r#"href="/console/dead-letters""#));
         let passing =
             json!({ "code": "gate_held", "message": "It is held.", "at": "2026-11-21T07:59:00.000Z" });
-        let html = shown(&json!({ "hindrance": passing }), viewer(), false);
+        let html = shown(&json!({ "hindrance": passing }), Scope::ALL, false);
         assert!(html.contains("It is held.") && !html.contains("dead letter"), "{html}");
     }
 
     #[test]
     fn a_received_batch_is_cancelled_only_after_a_confirmation() {
         let received = json!({ "phase": "received", "posted": 0, "rejected": 0, "refused": 0, "replayed": 0, "sums": [] });
-        let html = shown(&received, viewer(), false);
+        let html = shown(&received, Scope::ALL, false);
         assert!(
             html.contains(&format!("href=\"{PATH}?confirm=cancel\"")) && !html.contains("<form"),
             "{html}"
         );
         assert!(html.contains("No money is posted"));
-        let asked = shown(&received, viewer(), true);
+        let asked = shown(&received, Scope::ALL, true);
         assert!(asked.contains(&format!("action=\"{PATH}/cancel\"")), "{asked}");
         assert!(
             asked.contains("<strong>4\u{202f}000 items</strong> will not be posted")
                 && asked.contains("name=\"confirm\"")
         );
-        let stranger = Viewer { operates: false, administers: false, ..viewer() };
-        let refused = shown(&received, stranger, true);
+        let refused = shown(&received, &[Scope::Batch], true);
         assert!(
             refused.contains("needs the scope <code>operate</code>") && !refused.contains("<form"),
             "{refused}"
@@ -324,9 +324,8 @@ mod tests {
     #[test]
     fn results_are_offered_once_they_exist_to_those_who_may_read_them() {
         let completed = json!({ "phase": "completed", "completed_at": "2026-11-21T08:00:00.000Z" });
-        assert!(shown(&completed, viewer(), false).contains(&format!("href=\"{PATH}/results\"")));
-        let operator = Viewer { administers: false, ..viewer() };
-        let html = shown(&completed, operator, false);
+        assert!(shown(&completed, Scope::ALL, false).contains(&format!("href=\"{PATH}/results\"")));
+        let html = shown(&completed, &[Scope::Operate], false);
         assert!(html.contains("<code>admin</code>") && !html.contains("/results"), "{html}");
         assert!(html.contains("The batch has ended"));
     }
@@ -335,8 +334,10 @@ mod tests {
     fn only_what_happened_is_announced() {
         let cancelled = batch(&json!({ "phase": "cancelled", "cancelled_at": "2026-11-21T08:00:00.000Z" }));
         let state = PageState { done: "cancelled", ..PageState::default() };
-        assert!(body(&cancelled, viewer(), state).into_string().contains("The batch is cancelled"));
-        let posting = body(&batch(&json!({})), viewer(), state).into_string();
+        assert!(
+            body(&cancelled, &viewer(Scope::ALL), state).into_string().contains("The batch is cancelled")
+        );
+        let posting = body(&batch(&json!({})), &viewer(Scope::ALL), state).into_string();
         assert!(!posting.contains("The batch is cancelled"));
     }
 }

@@ -9,17 +9,17 @@ use postonce_schemas::json::{DeadLetter, DeadLetterPage, Problem};
 use postonce_shared::domain::time::Timestamp;
 use serde::de::{DeserializeOwned, IgnoredAny};
 
+use super::API;
 use super::decision::{Decision, RESOLVED};
-use super::work::transactions_in;
-use super::{API, letter_path};
-use crate::console::addresses::cursor_parameter;
+use super::detail::transactions_in;
+use crate::console::addresses::{DEAD_LETTER, Section, with_query};
 use crate::console::html::components::{
-    Column, Tone, button_link, card, copyable, id, notice, table, tile, tiles, toned_tile,
+    Table, Tone, button_link, card, copyable, id, notice, tile, tiles, toned_tile,
 };
 use crate::console::html::format::{self, counted};
-use crate::console::html::forms::{confirm, confirm_checkbox, confirm_typed, form, submit};
-use crate::console::html::shell::Section;
+use crate::console::html::forms::{Question, hidden, submit};
 use crate::console::page_error::PageError;
+use crate::console::viewer::Viewer;
 use crate::console::visitor::Visitor;
 
 const PAGE_LEN: usize = 100;
@@ -36,9 +36,9 @@ const PAUSE: Duration = Duration::from_secs(1);
 const RATE_LIMITED: &str = "rate_limited";
 const FAILURES_SHOWN_MAX: usize = 50;
 
-/// Decision that awaits confirmation.
+/// Dead letters that a decision affects.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Question {
+pub struct Affected {
     /// The decision.
     pub decision: Decision,
     /// Reason of the dead letters.
@@ -53,7 +53,7 @@ pub struct Question {
     pub is_complete: bool,
 }
 
-impl Question {
+impl Affected {
     fn of(decision: Decision, reason: &str) -> Self {
         let reason = reason.to_owned();
         Self { decision, reason, letters: 0, transactions: 0, unknown: 0, is_complete: true }
@@ -75,18 +75,18 @@ impl Question {
 ///
 /// # Errors
 /// [`PageError`] with the problem that the API answers.
-pub async fn question(visitor: &Visitor, decision: Decision, reason: &str) -> Result<Question, PageError> {
-    let mut question = Question::of(decision, reason);
+pub async fn affected(visitor: &Visitor, decision: Decision, reason: &str) -> Result<Affected, PageError> {
+    let mut affected = Affected::of(decision, reason);
     let mut cursor: Option<String> = None;
     for _ in 0..COUNTED_PAGES_MAX {
         let page: DeadLetterPage = visitor.get(&page_path(cursor.as_deref())).await?;
-        page.dead_letters.iter().for_each(|letter| question.count(letter));
+        page.dead_letters.iter().for_each(|letter| affected.count(letter));
         cursor = page.next_cursor;
         if cursor.is_none() {
-            return Ok(question);
+            return Ok(affected);
         }
     }
-    Ok(Question { is_complete: false, ..question })
+    Ok(Affected { is_complete: false, ..affected })
 }
 
 /// Result of a decision about all dead letters with a reason.
@@ -187,8 +187,7 @@ async fn persistent<T: DeserializeOwned>(
 }
 
 fn page_path(cursor: Option<&str>) -> String {
-    let cursor = cursor_parameter(cursor);
-    format!("{API}?limit={PAGE_LEN}{cursor}")
+    with_query(&format!("{API}?limit={PAGE_LEN}"), &[("cursor", cursor)])
 }
 
 /// Returns whether a dead letter has a reason from a form, which has CR LF at line ends and is trimmed.
@@ -201,9 +200,9 @@ fn was_before(letter: &DeadLetter, time: Timestamp) -> bool {
     Timestamp::parse(&letter.dead_at).is_none_or(|at| at <= time)
 }
 
-/// Returns the confirmation page of a decision.
-pub fn confirmation(question: &Question, csrf: &str) -> Markup {
-    let Question { decision, reason, letters, transactions, unknown, is_complete } = question;
+/// Returns the question whether to decide so.
+pub fn question(affected: &Affected, viewer: &Viewer) -> Markup {
+    let Affected { decision, reason, letters, transactions, unknown, is_complete } = affected;
     let list = Section::DeadLetters.path();
     if *letters == 0 && *is_complete {
         let body = html! { p { "No open dead letter has the reason any more: all of them are resolved." } };
@@ -221,18 +220,16 @@ pub fn confirmation(question: &Question, csrf: &str) -> Markup {
         @if *unknown > 0 { (of_unknown(*decision, *unknown)) }
         p { "It may take a while. Dead letters that are added meanwhile are left as they are." }
     };
-    let fields = html! {
-        input type="hidden" name="act" value=(decision.code());
-        input type="hidden" name="reason" value=(reason);
-        @match decision {
-            Decision::Replay => {
-                (confirm_checkbox("confirm-all", "The cause is removed, or I want to see whether it still exists"))
-            }
-            Decision::Discard => { (confirm_typed("confirm-all", decision.confirmation())) }
-        }
-        .actions { (submit(&format!("{} all of this reason", decision.verb()), decision.tone())) (button_link(list, "Back")) }
+    let question = Question {
+        title: &format!("{} {all}?", decision.verb()),
+        consequence,
+        action: list,
+        fields: html! { (hidden("act", decision.code())) (hidden("reason", reason)) },
+        confirmation: decision.confirmation_of_all(),
+        button: submit(&format!("{} all with this reason", decision.verb()), decision.tone()),
+        back: list,
     };
-    confirm(&format!("{} {all}?", decision.verb()), consequence, form(list, csrf, fields))
+    question.ask(&viewer.csrf)
 }
 
 /// Explains the effect on dead letters whose transactions are unknown.
@@ -290,20 +287,17 @@ pub fn body(outcome: &Outcome, decision: Decision, reason: &str) -> Markup {
 }
 
 fn failed_letters(failures: &[(String, Problem)], count: u64) -> Markup {
-    let columns = [Column::text("Dead letter"), Column::text("Problem"), Column::text("Request")];
-    let rows = failures.iter().map(|(letter, Problem { title, detail, request_id, .. })| {
-        vec![
-            html! { a href=(letter_path(letter)) { (id(letter)) } },
-            html! { strong { (title) } " " (detail) },
-            html! { @if let Some(request) = request_id { (copyable(request)) } },
-        ]
-    });
-    let rows: Vec<Vec<Markup>> = rows.collect();
-    let shown = u64::try_from(rows.len()).unwrap_or(u64::MAX);
+    let table = Table::new("Dead letters about which the decision failed", failures)
+        .text("Dead letter", |(letter, _)| {
+            html! { a href=(DEAD_LETTER.of([letter])) { (id(letter)) } }
+        })
+        .text("Problem", |(_, problem)| html! { strong { (problem.title) } " " (problem.detail) })
+        .text("Request", |(_, problem)| problem.request_id.as_deref().map(copyable).unwrap_or_default());
+    let shown = u64::try_from(failures.len()).unwrap_or(u64::MAX);
     card(
         "Those that failed",
         html! {
-            (table("Dead letters about which the decision failed", &columns, &rows))
+            (table)
             @if shown < count { p.muted { "These are the first " (format::count(shown)) " of " (format::count(count)) "." } }
         },
     )
@@ -315,6 +309,7 @@ mod tests {
 
     use super::super::tests::letter;
     use super::*;
+    use crate::console::viewer::tests::viewer;
 
     fn problem(code: &str) -> Problem {
         serde_json::from_value(json!({
@@ -326,16 +321,16 @@ mod tests {
 
     #[test]
     fn letters_of_the_same_reason_are_counted() {
-        let mut question = Question::of(Decision::Discard, "a\nb");
+        let mut affected = Affected::of(Decision::Discard, "a\nb");
         for letter in [
             letter(&json!({ "reason": "a\nb", "items": ["x", "y"] })),
             letter(&json!({ "reason": "a\r\nb " })),
             letter(&json!({ "reason": "a b", "items": ["x"] })),
         ] {
-            question.count(&letter);
+            affected.count(&letter);
         }
-        assert_eq!((question.letters, question.transactions, question.unknown), (2, 2, 1));
-        let html = confirmation(&question, "token").into_string();
+        assert_eq!((affected.letters, affected.transactions, affected.unknown), (2, 2, 1));
+        let html = question(&affected, &viewer(&[])).into_string();
         for part in [
             "Discard 2 dead letters?",
             "<strong>2 transactions</strong>",
@@ -351,22 +346,22 @@ mod tests {
 
     #[test]
     fn a_question_that_is_not_complete_or_empty_says_so() {
-        let question =
-            Question { letters: 2_000, is_complete: false, ..Question::of(Decision::Replay, "<script>") };
-        let html = confirmation(&question, "token").into_string();
+        let affected =
+            Affected { letters: 2_000, is_complete: false, ..Affected::of(Decision::Replay, "<script>") };
+        let html = question(&affected, &viewer(&[])).into_string();
         assert!(
             html.contains("at least 2\u{202f}000 dead letters") && html.contains("name=\"confirm\""),
             "{html}"
         );
         assert!(!html.contains("<script>"));
         // The letters with the reason may follow after the counted ones.
-        let beyond = Question { is_complete: false, ..Question::of(Decision::Replay, "x") };
-        let html = confirmation(&beyond, "token").into_string();
+        let beyond = Affected { is_complete: false, ..Affected::of(Decision::Replay, "x") };
+        let html = question(&beyond, &viewer(&[])).into_string();
         assert!(
             html.contains("Replay an unknown number of dead letters?") && html.contains("<form"),
             "{html}"
         );
-        let html = confirmation(&Question::of(Decision::Replay, "x"), "token").into_string();
+        let html = question(&Affected::of(Decision::Replay, "x"), &viewer(&[])).into_string();
         assert!(html.contains("Nothing is left to decide") && !html.contains("<form"));
     }
 

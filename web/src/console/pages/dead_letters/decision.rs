@@ -7,6 +7,7 @@ use super::API;
 use crate::console::addresses::encoded;
 use crate::console::html::components::Tone;
 use crate::console::html::format::counted;
+use crate::console::html::forms::Confirmation;
 
 /// Code of the problem if the dead letter had been decided before.
 pub const RESOLVED: &str = "dead_letter_resolved";
@@ -77,11 +78,13 @@ impl Decision {
         }
     }
 
-    /// Returns the text that confirms the decision for all dead letters of a reason. A discard must be typed.
-    pub const fn confirmation(self) -> &'static str {
+    /// Returns what confirms the decision about all dead letters with a reason. A discard must be typed.
+    pub const fn confirmation_of_all(self) -> Confirmation<'static> {
         match self {
-            Self::Replay => "yes",
-            Self::Discard => "discard",
+            Self::Replay => {
+                Confirmation::Ticked("The cause is removed, or I want to see whether it still exists")
+            }
+            Self::Discard => Confirmation::Typed("discard"),
         }
     }
 

@@ -2,53 +2,55 @@
 
 use maud::{Markup, html};
 use postonce_schemas::json::{DeadLetter, Resolution};
+use postonce_shared::batches::messages::Named;
+use postonce_shared::domain::batch::BatchKey;
 use postonce_shared::domain::ids::TransactionKey;
 use postonce_shared::domain::time::Timestamp;
+use postonce_shared::messaging::envelope::{self, Names};
 
 use super::decision::Decision;
-use super::letter_path;
-use super::work::{Work, transactions_in};
 use crate::access::scopes::Scope;
+use crate::console::addresses::{BATCH, DEAD_LETTER, Section, TRANSACTION};
 use crate::console::html::components::{
-    Column, TimelineEvent, Tone, age, badge, button_link, card, card_with, copyable, definition, id, link_if,
-    notice, table, time, timeline,
+    Table, TimelineEvent, Tone, age, badge, button_link, card, card_with, copyable, definition, id, link_if,
+    notice, time, timeline,
 };
 use crate::console::html::format::{self, counted};
-use crate::console::html::forms::{confirm, confirm_checkbox, form, submit};
-use crate::console::html::shell::Section;
-use crate::console::pages::accounts::{account_path, transaction_path};
-use crate::console::pages::batches::batch_path;
-use crate::console::pages::partners::partner_path;
-use crate::console::visitor::Visitor;
+use crate::console::html::forms::{Confirmation, Question, hidden, submit};
+use crate::console::viewer::Viewer;
 
 const TRANSACTIONS_SHOWN_MAX: usize = 200;
 
-/// Signed-in operator on the pages of dead letters, which all require the scope `operate`.
-#[derive(Debug, Clone, Copy)]
-pub struct Viewer<'a> {
-    /// Token for forms.
-    pub csrf: &'a str,
-    /// Whether the key may read the transactions of all partners.
-    pub administers: bool,
-    /// Whether the key may read accounts.
-    pub reads_accounts: bool,
-    /// Whether the key may read partners.
-    pub reads_partners: bool,
-    /// Current time.
-    pub now: Timestamp,
+/// Work of a dead letter, if its body can be decoded. The content is untrusted, so it is only shown and linked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Work {
+    /// Transactions of accounts.
+    Transactions(Vec<TransactionKey>),
+    /// Step of a batch.
+    Batch(BatchKey),
+    /// Work in the payload store, with its name there.
+    Claim(String),
+    /// The body cannot be decoded.
+    Unknown,
 }
 
-impl<'a> Viewer<'a> {
-    /// Returns the viewer for a signed-in operator.
-    pub fn of(visitor: &'a Visitor) -> Self {
-        Self {
-            csrf: visitor.form_token(),
-            administers: visitor.may(Scope::Admin),
-            reads_accounts: visitor.may(Scope::Read),
-            reads_partners: visitor.may(Scope::Partners),
-            now: visitor.console().world.now(),
+impl Work {
+    /// Reads the work of a dead letter.
+    pub fn of(letter: &DeadLetter) -> Self {
+        let body = letter.body.as_bytes();
+        if let Some(names) = Names::read(body).ok().filter(Names::is_complete) {
+            return Self::Transactions(names.items().iter().filter_map(|name| name.key.clone()).collect());
         }
+        if let Some(claim) = envelope::claimed(body) {
+            return Self::Claim(claim.name);
+        }
+        Named::decode(body).map_or(Self::Unknown, |named| Self::Batch(named.key))
     }
+}
+
+/// Returns the number of transactions in a dead letter; `None` if unknown.
+pub fn transactions_in(letter: &DeadLetter) -> Option<u64> {
+    letter.items.as_ref().map(|items| u64::try_from(items.len()).unwrap_or(u64::MAX))
 }
 
 /// Returns the seconds since a time in RFC 3339; `None` if it cannot be parsed.
@@ -62,7 +64,7 @@ pub fn state(letter: &DeadLetter) -> Markup {
 }
 
 /// Returns the page. `question` is a decision that awaits confirmation; `done` is the code of the act that led to the page.
-pub fn body(letter: &DeadLetter, viewer: Viewer<'_>, question: Option<Decision>, done: &str) -> Markup {
+pub fn body(letter: &DeadLetter, viewer: &Viewer, question: Option<Decision>, done: &str) -> Markup {
     let work = Work::of(letter);
     let is_open = letter.resolution.is_none();
     html! {
@@ -102,7 +104,7 @@ fn resolved(Resolution { kind, by, at }: &Resolution, done: &str) -> Markup {
 }
 
 fn decisions(letter: &DeadLetter) -> Markup {
-    let page = letter_path(&letter.id);
+    let page = DEAD_LETTER.of([&letter.id]);
     let link = |decision: Decision| {
         let href = format!("{page}?confirm={}", decision.code());
         button_link(&href, &format!("{}\u{2026}", decision.verb()))
@@ -116,20 +118,24 @@ fn decisions(letter: &DeadLetter) -> Markup {
     )
 }
 
-fn confirmation(letter: &DeadLetter, work: &Work, decision: Decision, viewer: Viewer<'_>) -> Markup {
-    let page = letter_path(&letter.id);
+fn confirmation(letter: &DeadLetter, work: &Work, decision: Decision, viewer: &Viewer) -> Markup {
+    let page = DEAD_LETTER.of([&letter.id]);
     let (title, label) = match decision {
         Decision::Replay => {
             ("Replay the dead letter?", "The cause is removed, or I want to see whether it still exists")
         }
         Decision::Discard => ("Discard the dead letter?", "This work must never be posted"),
     };
-    let fields = html! {
-        input type="hidden" name="act" value=(decision.code());
-        (confirm_checkbox("confirm-decision", label))
-        .actions { (submit(decision.verb(), decision.tone())) (button_link(&page, "Back")) }
+    let question = Question {
+        title,
+        consequence: consequence(letter, work, decision),
+        action: &page,
+        fields: hidden("act", decision.code()),
+        confirmation: Confirmation::Ticked(label),
+        button: submit(decision.verb(), decision.tone()),
+        back: &page,
     };
-    confirm(title, consequence(letter, work, decision), form(&page, viewer.csrf, fields))
+    question.ask(&viewer.csrf)
 }
 
 /// Describes the consequence of a decision, which depends on the kind of work.
@@ -164,7 +170,7 @@ fn consequence(letter: &DeadLetter, work: &Work, decision: Decision) -> Markup {
     html! { p { (words) } }
 }
 
-fn facts(letter: &DeadLetter, viewer: Viewer<'_>) -> Markup {
+fn facts(letter: &DeadLetter, viewer: &Viewer) -> Markup {
     let passed = age_of(&letter.dead_at, viewer.now);
     let transactions = transactions_in(letter);
     definition(&[
@@ -184,14 +190,14 @@ fn facts(letter: &DeadLetter, viewer: Viewer<'_>) -> Markup {
     ])
 }
 
-fn work_of(work: &Work, viewer: Viewer<'_>) -> Markup {
+fn work_of(work: &Work, viewer: &Viewer) -> Markup {
     match work {
         Work::Transactions(keys) => transactions(keys, viewer),
         Work::Batch(key) => {
             let (partner, batch) = (key.partner.to_string(), key.batch.to_string());
             html! {
                 p {
-                    "The message is about the batch " a href=(batch_path(&partner, &batch)) { (id(&batch)) } " of the partner "
+                    "The message is about the batch " a href=(BATCH.of([&partner, &batch])) { (id(&batch)) } " of the partner "
                     (partner) ". Look at its progress before you decide."
                 }
             }
@@ -208,26 +214,29 @@ fn work_of(work: &Work, viewer: Viewer<'_>) -> Markup {
     }
 }
 
-fn transactions(keys: &[TransactionKey], viewer: Viewer<'_>) -> Markup {
-    let columns = [Column::text("Transaction"), Column::text("Account"), Column::text("Partner")];
-    let row = |TransactionKey { account, partner, message }: &TransactionKey| {
-        let (user, account) = (account.user.to_string(), account.account.to_string());
-        let (partner, message) = (partner.as_str(), message.to_string());
-        vec![
-            link_if(viewer.administers, &transaction_path(&user, &account, &message), id(&message)),
-            link_if(viewer.reads_accounts, &account_path(&user, &account), id(&account)),
-            link_if(viewer.reads_partners, &partner_path(partner), partner),
-        ]
-    };
-    let rows: Vec<Vec<Markup>> = keys.iter().take(TRANSACTIONS_SHOWN_MAX).map(row).collect();
+fn transactions(keys: &[TransactionKey], viewer: &Viewer) -> Markup {
+    let shown = keys.get(..TRANSACTIONS_SHOWN_MAX).unwrap_or(keys);
+    let table = Table::new("Transactions in the message", shown)
+        .text("Transaction", |key| transaction_link(key, viewer))
+        .text("Account", |TransactionKey { account, .. }| {
+            let (user, account) = (account.user.to_string(), account.account.to_string());
+            viewer.account_link(&user, &account, id(&account))
+        })
+        .text("Partner", |key| viewer.partner_link(key.partner.as_str()));
     let count = |length: usize| format::count(u64::try_from(length).unwrap_or(u64::MAX));
     html! {
-        @if !viewer.administers {
+        @if !viewer.may(Scope::Admin) {
             p { "To read these transactions, the key needs the scope " code { "admin" } "." }
         }
-        (table("Transactions in the message", &columns, &rows))
-        @if rows.len() < keys.len() { p.muted { "The first " (count(rows.len())) " of " (count(keys.len())) "." } }
+        (table)
+        @if shown.len() < keys.len() { p.muted { "The first " (count(shown.len())) " of " (count(keys.len())) "." } }
     }
+}
+
+fn transaction_link(TransactionKey { account, message, .. }: &TransactionKey, viewer: &Viewer) -> Markup {
+    let (user, account, message) =
+        (account.user.to_string(), account.account.to_string(), message.to_string());
+    link_if(viewer.may(Scope::Admin), &TRANSACTION.of([&user, &account, &message]), id(&message))
 }
 
 fn history(letter: &DeadLetter) -> Markup {
@@ -239,10 +248,10 @@ fn history(letter: &DeadLetter) -> Markup {
         .map(|it| (format!("Dead letter {}", it.kind), format!("By {}", it.by), &it.at));
     let mut events = vec![
         TimelineEvent { time: &letter.inserted_at, title: "Message sent", note: None, tone: Tone::Neutral },
-        TimelineEvent { time: &letter.dead_at, title: "Set aside", note: Some(&deliveries), tone: Tone::Bad },
+        TimelineEvent { time: &letter.dead_at, title: "Set aside", note: Some(deliveries), tone: Tone::Bad },
     ];
     if let Some((title, by, at)) = &decided {
-        events.push(TimelineEvent { time: at, title, note: Some(by), tone: Tone::Good });
+        events.push(TimelineEvent { time: at, title, note: Some(by.clone()), tone: Tone::Good });
     }
     timeline(&events)
 }
@@ -261,14 +270,34 @@ fn message(letter: &DeadLetter) -> Markup {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::super::tests::{letter, viewer};
-    use super::super::work::tests::{BATCH, TRANSACTION};
+    use super::super::tests::letter;
     use super::*;
+    use crate::console::viewer::tests::viewer;
+
+    /// The body of a message with one transaction, without a seal.
+    const OF_TRANSACTION: &str = r#"{"v":1,"items":[{"u":"0b1c6f0a54f24f0c9c642f4b6a3f0d11",
+        "c":"77aa0b9e7c2f4c358f0d0a4f6f1f2e22","p":"shop","m":"4f9d0c9e5d3e4c0e9a511b7a4a4e2f10"}]}"#;
+    /// The body of a message about a batch.
+    const OF_BATCH: &str = r#"{"v":1,"partner":"shop","batch":"1c1d6c9e-5d3e-4c0e-9a51-1b7a4a4e2f10"}"#;
 
     const ITEM: &str = "4f9d0c9e-5d3e-4c0e-9a51-1b7a4a4e2f10";
 
     fn shown(changes: &Value, question: Option<Decision>, done: &str) -> String {
-        body(&letter(changes), viewer(), question, done).into_string()
+        body(&letter(changes), &viewer(Scope::ALL), question, done).into_string()
+    }
+
+    #[test]
+    fn transactions_and_batches_are_recognized() {
+        let of = |body: &str| Work::of(&letter(&json!({ "body": body })));
+        let Work::Transactions(keys) = of(OF_TRANSACTION) else { panic!("no transactions") };
+        assert_eq!(keys[0].message.to_string(), "4f9d0c9e-5d3e-4c0e-9a51-1b7a4a4e2f10");
+        let Work::Batch(key) = of(OF_BATCH) else { panic!("no batch") };
+        assert_eq!(key.to_string(), "shop-1c1d6c9e-5d3e-4c0e-9a51-1b7a4a4e2f10");
+        for other in
+            ["", "{}", "not a message of the bank", r#"{"v":1,"items":[{}]}"#, r#"{"v":1,"items":[]}"#]
+        {
+            assert_eq!(of(other), Work::Unknown, "{other}");
+        }
     }
 
     #[test]
@@ -291,7 +320,7 @@ mod tests {
 
     #[test]
     fn its_transactions_are_linked_for_those_who_may_read_them() {
-        let of_one = json!({ "body": TRANSACTION, "items": [ITEM] });
+        let of_one = json!({ "body": OF_TRANSACTION, "items": [ITEM] });
         let html = shown(&of_one, None, "");
         let account =
             "/console/accounts/0b1c6f0a-54f2-4f0c-9c64-2f4b6a3f0d11/77aa0b9e-7c2f-4c35-8f0d-0a4f6f1f2e22";
@@ -300,9 +329,7 @@ mod tests {
             html.contains(&format!("href=\"{account}/{ITEM}\""))
                 && html.contains("href=\"/console/partners/shop\"")
         );
-        let only_operates =
-            Viewer { administers: false, reads_accounts: false, reads_partners: false, ..viewer() };
-        let html = body(&letter(&of_one), only_operates, None, "").into_string();
+        let html = body(&letter(&of_one), &viewer(&[Scope::Operate]), None, "").into_string();
         assert!(
             html.contains(ITEM) && html.contains("<code>admin</code>") && !html.contains("/console/accounts"),
             "{html}"
@@ -321,15 +348,15 @@ mod tests {
             );
             assert!(html.contains(&format!("name=\"act\" value=\"{}\"", decision.code())), "{html}");
         };
-        let of_one = json!({ "body": TRANSACTION, "items": [ITEM] });
+        let of_one = json!({ "body": OF_TRANSACTION, "items": [ITEM] });
         check(
             &of_one,
             Decision::Discard,
             "<strong>1 transaction</strong>: those that are not final are rejected",
         );
         check(&of_one, Decision::Replay, "posted or rejected exactly once");
-        check(&json!({ "body": BATCH }), Decision::Discard, "the batch remains as it is for ever");
-        check(&json!({ "body": BATCH }), Decision::Replay, "href=\"/console/batches/shop/1c1d6c9e");
+        check(&json!({ "body": OF_BATCH }), Decision::Discard, "the batch remains as it is for ever");
+        check(&json!({ "body": OF_BATCH }), Decision::Replay, "href=\"/console/batches/shop/1c1d6c9e");
         check(&json!({}), Decision::Discard, "cannot be decoded completely");
     }
 

@@ -2,20 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use maud::{Markup, html};
+use maud::{Markup, Render, html};
 use postonce_schemas::json::{DeadLetter, DeadLetterPage};
 
-use super::all::{Question, confirmation};
+use super::all::{Affected, question};
 use super::decision::Decision;
-use super::detail::{Viewer, age_of, state};
-use super::letter_path;
-use super::work::transactions_in;
-use crate::console::addresses::encoded;
+use super::detail::{age_of, state, transactions_in};
+use crate::console::addresses::{DEAD_LETTER, Section, with_query};
 use crate::console::html::components::{
-    Column, Tone, age, button_link, card, card_with, empty, id, notice, pager, table,
+    Place, Table, Tone, age, button_link, card, card_with, empty, id, notice,
 };
-use crate::console::html::format::{self, counted};
-use crate::console::html::shell::Section;
+use crate::console::html::format::{count, counted};
+use crate::console::viewer::Viewer;
 
 const REASON_CHARS_MAX: usize = 200;
 
@@ -58,62 +56,55 @@ fn groups(letters: &[DeadLetter]) -> Vec<Group<'_>> {
     groups
 }
 
-/// Returns the page. `question` is a decision about all dead letters of a reason that awaits confirmation.
-pub fn body(listing: &Listing<'_>, question: Option<&Question>, viewer: Viewer<'_>) -> Markup {
+/// Returns the page. `asked` is what a decision about all dead letters with a reason affects, which awaits confirmation.
+pub fn body(listing: &Listing<'_>, asked: Option<&Affected>, viewer: &Viewer) -> Markup {
     let Listing { page, with_resolved, is_first } = *listing;
     let letters = &page.dead_letters;
     let groups = groups(letters);
     let list = Section::DeadLetters.path();
-    let resolved = if with_resolved { "resolved=include&" } else { "" };
-    let next = page.next_cursor.as_deref();
-    let next = next.map(|cursor| format!("{list}?{resolved}cursor={}", encoded(cursor)));
-    let toggle = if with_resolved {
-        button_link(list, "Open ones only")
+    let all = with_query(list, &[("resolved", Some("include"))]);
+    let (first_page, toggle) = if with_resolved {
+        (all.as_str(), button_link(list, "Only open dead letters"))
     } else {
-        button_link(&format!("{list}?resolved=include"), "Resolved ones too")
+        (list, button_link(&all, "Include resolved dead letters"))
     };
-    let is_whole = is_first && next.is_none();
+    let place = Place { first_page, is_first, next_cursor: page.next_cursor.as_deref() };
     html! {
-        @if let Some(question) = question { (confirmation(question, viewer.csrf)) }
-        @if !groups.is_empty() { (reasons(&groups, is_whole, viewer)) }
-        (card_with("Dead letters", toggle, html! {
-            @if letters.is_empty() {
-                (nothing(with_resolved, is_whole))
-            } @else {
-                (rows(letters, with_resolved, viewer))
-            }
-            @if !is_whole || !letters.is_empty() { (pager(next.as_deref())) }
-        }))
+        @if let Some(affected) = asked { (question(affected, viewer)) }
+        @if !groups.is_empty() { (reasons(&groups, place.is_whole(), viewer)) }
+        (card_with("Dead letters", toggle, place.listing(
+            letters.is_empty(),
+            nothing(with_resolved),
+            letters_table(letters, with_resolved, viewer),
+        )))
     }
 }
 
-fn nothing(with_resolved: bool, is_whole: bool) -> Markup {
-    let (title, help) = match (is_whole, with_resolved) {
-        (false, _) => ("No dead letter on this page", "A page can be empty before the end of the list."),
-        (true, false) => (
+fn nothing(with_resolved: bool) -> Markup {
+    let (title, help) = if with_resolved {
+        ("No dead letters", "No work was ever set aside.")
+    } else {
+        (
             "No open dead letters",
             "All work was posted or rejected, or still waits in its queue. Work that fails for a reason that a repetition does \
              not change would be listed here, and wait for your decision.",
-        ),
-        (true, true) => ("No dead letters", "No work was ever set aside."),
+        )
     };
     empty(title, html! { p { (help) } })
 }
 
-fn reasons(groups: &[Group<'_>], is_whole: bool, viewer: Viewer<'_>) -> Markup {
+fn reasons(groups: &[Group<'_>], is_whole: bool, viewer: &Viewer) -> Markup {
     let letters = groups.iter().fold(0_u64, |sum, group| sum.saturating_add(group.letters));
     let place = if is_whole { "" } else { " on this page" };
     let waiting = if letters == 1 { "waits" } else { "wait" };
     let title =
         format!("{}{place} {waiting} for a decision", counted(letters, "dead letter", "dead letters"));
-    let columns = [
-        Column::text("Reason"),
-        Column::number("Dead letters"),
-        Column::number("Transactions"),
-        Column::number("Oldest"),
-        Column::text("Decide about all of the reason"),
-    ];
-    let rows: Vec<Vec<Markup>> = groups.iter().map(|group| reason_row(group, viewer)).collect();
+    let table = Table::new("Open dead letters by reason", groups)
+        .text("Reason", |group| shortened(group.reason))
+        .number("Dead letters", |group| count(group.letters))
+        .number("Transactions", |group| count(group.transactions))
+        .number("Oldest", |group| age_of(group.oldest, viewer.now).map(age).unwrap_or_default())
+        .text("Decide about all of the reason", decisions);
     html! {
         (notice(Tone::Bad, &title, html! {
             p {
@@ -122,57 +113,39 @@ fn reasons(groups: &[Group<'_>], is_whole: bool, viewer: Viewer<'_>) -> Markup {
             }
         }))
         (card("By reason", html! {
-            (table("Open dead letters by reason", &columns, &rows))
+            (table)
             @if !is_whole { p.muted { "Counted on this page. A decision is about all open dead letters with the reason." } }
         }))
     }
 }
 
-fn reason_row(group: &Group<'_>, viewer: Viewer<'_>) -> Vec<Markup> {
-    let list = Section::DeadLetters.path();
-    vec![
-        html! { (shortened(group.reason)) },
-        html! { (format::count(group.letters)) },
-        html! { (format::count(group.transactions)) },
-        html! { @if let Some(seconds) = age_of(group.oldest, viewer.now) { (age(seconds)) } },
-        html! {
-            .actions {
-                @for decision in Decision::ALL {
-                    @let href = format!("{list}?confirm={}&like={}", decision.code(), encoded(group.like));
-                    (button_link(&href, &format!("{} all\u{2026}", decision.verb())))
-                }
+fn decisions(group: &Group<'_>) -> Markup {
+    html! {
+        .actions {
+            @for decision in Decision::ALL {
+                @let parameters = [("confirm", Some(decision.code())), ("like", Some(group.like))];
+                (button_link(
+                    &with_query(Section::DeadLetters.path(), &parameters),
+                    &format!("{} all\u{2026}", decision.verb()),
+                ))
             }
-        },
-    ]
-}
-
-fn rows(letters: &[DeadLetter], with_resolved: bool, viewer: Viewer<'_>) -> Markup {
-    let mut columns = vec![
-        Column::text("Dead letter"),
-        Column::text("Reason"),
-        Column::text("Queue"),
-        Column::number("Age"),
-        Column::number("Deliveries"),
-        Column::number("Transactions"),
-    ];
-    if with_resolved {
-        columns.push(Column::text("State"));
+        }
     }
-    let rows: Vec<Vec<Markup>> = letters.iter().map(|letter| row(letter, viewer)).collect();
-    table("Dead letters", &columns, &rows)
 }
 
-fn row(letter: &DeadLetter, viewer: Viewer<'_>) -> Vec<Markup> {
-    let transactions = transactions_in(letter).map_or_else(|| "not known".to_owned(), format::count);
-    vec![
-        html! { a href=(letter_path(&letter.id)) { (id(&letter.id)) } },
-        html! { (shortened(&letter.reason)) },
-        html! { span.unbroken { (letter.queue) } },
-        html! { @if let Some(seconds) = age_of(&letter.dead_at, viewer.now) { (age(seconds)) } },
-        html! { (format::count(letter.dequeue_count.into())) },
-        html! { (transactions) },
-        state(letter),
-    ]
+fn letters_table(letters: &[DeadLetter], with_resolved: bool, viewer: &Viewer) -> Markup {
+    let table = Table::new("Dead letters", letters)
+        .text("Dead letter", |letter| {
+            html! { a href=(DEAD_LETTER.of([&letter.id])) { (id(&letter.id)) } }
+        })
+        .text("Reason", |letter| shortened(&letter.reason))
+        .text("Queue", |letter| html! { span.unbroken { (letter.queue) } })
+        .number("Age", |letter| age_of(&letter.dead_at, viewer.now).map(age).unwrap_or_default())
+        .number("Deliveries", |letter| count(letter.dequeue_count.into()))
+        .number("Transactions", |letter| {
+            transactions_in(letter).map_or_else(|| "not known".to_owned(), count)
+        });
+    if with_resolved { table.text("State", state).render() } else { table.render() }
 }
 
 fn shortened(reason: &str) -> String {
@@ -186,12 +159,14 @@ fn shortened(reason: &str) -> String {
 mod tests {
     use serde_json::json;
 
-    use super::super::tests::{letter, viewer};
+    use super::super::tests::letter;
     use super::*;
+    use crate::access::scopes::Scope;
+    use crate::console::viewer::tests::viewer;
 
     fn shown(letters: Vec<DeadLetter>, next_cursor: Option<&str>, with_resolved: bool) -> String {
         let page = DeadLetterPage { dead_letters: letters, next_cursor: next_cursor.map(str::to_owned) };
-        body(&Listing { page: &page, with_resolved, is_first: true }, None, viewer()).into_string()
+        body(&Listing { page: &page, with_resolved, is_first: true }, None, &viewer(Scope::ALL)).into_string()
     }
 
     fn resolved() -> DeadLetter {
@@ -229,7 +204,7 @@ mod tests {
         let html = shown(Vec::new(), None, false);
         assert!(html.contains("No open dead letters") && html.contains("?resolved=include"), "{html}");
         assert!(!html.contains("wait for a decision"));
-        assert!(shown(Vec::new(), Some("n"), false).contains("No dead letter on this page"));
+        assert!(shown(Vec::new(), Some("n"), false).contains("Nothing on this page"));
         assert!(shown(Vec::new(), None, true).contains("No work was ever set aside."));
     }
 

@@ -1,18 +1,21 @@
 //! Forms that change the gate, each below a description of its consequence.
 
 use maud::{Markup, html};
+use postonce_schemas::json::Overview;
 use postonce_schemas::json::rules::GATE_REASON_CHARS_MAX;
-use postonce_schemas::json::{Gate, Overview};
 
-use super::PAGE;
-use super::schedule::field_value;
+use super::panel::release_button;
 use super::state::{Entered, Step, View};
-use crate::console::html::components::{Tone, button_link, notice, time};
+use crate::console::addresses::Section;
+use crate::console::html::components::{Tone, notice, time};
 use crate::console::html::format::{self, counted, decimal};
-use crate::console::html::forms::{Field, TextKind, confirm, field, form, submit, text_input};
-use crate::console::html::gate::release_button;
-use crate::console::pages::overview::depth;
-use crate::console::pages::overview::processes::silent;
+use crate::console::html::forms::{
+    Confirmation, Field, Question, TextKind, field, hidden, submit, text_input,
+};
+use crate::console::pages::overview::{depth, silent};
+
+/// Length of a date and time with seconds, in characters.
+const SECONDS_CHARS: usize = 19;
 
 /// Returns the confirmation of a release.
 pub fn confirm_release(view: &View<'_>) -> Markup {
@@ -34,9 +37,8 @@ pub fn confirm_release(view: &View<'_>) -> Markup {
     };
     let fields = html! {
         (reason(view.entered, "It is shown with the gate."))
-        (release_button("Release the hounds now"))
     };
-    confirm("Release the hounds?", consequence, act(view, Step::Release, fields))
+    ask(view, Step::Release, "Release the gate?", consequence, fields)
 }
 
 /// Returns the confirmation of holding the gate.
@@ -54,9 +56,8 @@ pub fn confirm_hold(view: &View<'_>) -> Markup {
     let fields = html! {
         (reason(view.entered, "It is shown with the gate, also to other operators."))
         (release_at(view, "Left empty, the gate stays held until an operator releases it."))
-        (submit("Hold the gate", Tone::Bad))
     };
-    confirm("Hold the gate?", consequence, act(view, Step::Hold, fields))
+    ask(view, Step::Hold, "Hold the gate?", consequence, fields)
 }
 
 /// Returns the form for the scheduled release of a held gate.
@@ -72,9 +73,8 @@ pub fn confirm_schedule(view: &View<'_>) -> Markup {
     let fields = html! {
         (release_at(view, "Left empty, there is no schedule: the gate stays held until an operator releases it."))
         (reason(view.entered, "It replaces the reason that is shown with the gate."))
-        (submit("Hold with this schedule", Tone::Bad))
     };
-    confirm("Schedule the release", consequence, act(view, Step::Schedule, fields))
+    ask(view, Step::Schedule, "Schedule the release", consequence, fields)
 }
 
 /// Describes the effect of a release at this time.
@@ -92,26 +92,32 @@ fn start(overview: &Overview) -> String {
     format!("{} at once{messages}{items}", counted(answering, "process starts", "processes start"))
 }
 
-/// Returns the form of an act. It contains the epoch that the operator saw.
-fn act(view: &View<'_>, step: Step, fields: Markup) -> Markup {
-    let Gate { epoch, .. } = view.overview.gate;
-    let act = match step {
-        Step::Release => "release",
-        Step::Hold | Step::Schedule => "hold",
+/// Returns the question whether to carry out an act. Its form contains the epoch that the operator saw.
+fn ask(view: &View<'_>, step: Step, title: &str, consequence: Markup, fields: Markup) -> Markup {
+    let epoch = view.overview.gate.epoch.to_string();
+    let (act, button) = match step {
+        Step::Release => ("release", release_button("Release the gate now")),
+        Step::Hold => ("hold", submit("Hold the gate", Tone::Bad)),
+        Step::Schedule => ("hold", submit("Hold with this schedule", Tone::Bad)),
     };
-    let refusal = view.entered.refusal;
-    form(
-        PAGE,
-        view.csrf,
-        html! {
-            @if let Some(refusal) = refusal { (notice(Tone::Bad, &refusal.title, html! { p { (refusal.detail) } })) }
-            input type="hidden" name="act" value=(act);
-            input type="hidden" name="step" value=(step.code());
-            input type="hidden" name="epoch" value=(epoch);
+    let question = Question {
+        title,
+        consequence,
+        action: Section::Gate.path(),
+        fields: html! {
+            @if let Some(refusal) = view.entered.refusal {
+                (notice(Tone::Bad, &refusal.title, html! { p { (refusal.detail) } }))
+            }
+            (hidden("act", act))
+            (hidden("step", step.code()))
+            (hidden("epoch", &epoch))
             (fields)
-            .actions { (button_link(PAGE, "Cancel")) }
         },
-    )
+        confirmation: Confirmation::Sent,
+        button,
+        back: Section::Gate.path(),
+    };
+    question.ask(&view.viewer.csrf)
 }
 
 fn reason(entered: &Entered<'_>, hint: &str) -> Markup {
@@ -136,4 +142,40 @@ fn release_at(view: &View<'_>, hint: &str) -> Markup {
 fn error_of<'a>(entered: &Entered<'a>, field: &str) -> Option<&'a str> {
     let violations = &entered.refusal?.violations;
     violations.iter().find(|violation| violation.field == field).map(|violation| violation.message.as_str())
+}
+
+/// Converts the value of the field for the scheduled release, such as `2026-11-23T06:00`, to RFC 3339. Browsers send it
+/// without a time zone; it is interpreted as UTC. The API refuses the result of an invalid value.
+pub fn rfc_3339(field: &str) -> String {
+    let time = field.strip_suffix(['Z', 'z']).unwrap_or(field).replace(' ', "T");
+    let seconds = if time.matches(':').count() == 1 { ":00" } else { "" };
+    format!("{time}{seconds}Z")
+}
+
+/// Returns the value of a field for a time in RFC 3339 and UTC, without fractions of seconds.
+fn field_value(rfc3339: &str) -> &str {
+    rfc3339.get(..SECONDS_CHARS).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_browsers_send_is_in_utc() {
+        let times = [
+            ("2026-11-23T06:00", "2026-11-23T06:00:00Z"),
+            ("2026-11-23T06:00:30", "2026-11-23T06:00:30Z"),
+            ("2026-11-23T06:00:30.5", "2026-11-23T06:00:30.5Z"),
+            ("2026-11-23 06:00", "2026-11-23T06:00:00Z"),
+            ("2026-11-23T06:00Z", "2026-11-23T06:00:00Z"),
+            ("tomorrow", "tomorrowZ"),
+        ];
+        for (field, time) in times {
+            assert_eq!(rfc_3339(field), time);
+        }
+        assert_eq!(field_value("2026-11-23T06:00:30.123Z"), "2026-11-23T06:00:30");
+        assert_eq!(field_value("soon"), "");
+        assert_eq!(rfc_3339(field_value("2026-11-23T06:00:30.123Z")), "2026-11-23T06:00:30Z");
+    }
 }

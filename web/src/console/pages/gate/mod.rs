@@ -4,7 +4,7 @@
 //! changes the gate. The form contains the epoch for which it was shown; if the gate has changed since, it has no effect.
 
 mod forms;
-mod schedule;
+mod panel;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -18,24 +18,22 @@ use actix_web::http::{Method, StatusCode};
 use postonce_schemas::json::{Gate, GateChanged, Overview};
 use serde_json::{Map, Value};
 
-use self::schedule::rfc_3339;
+use self::forms::rfc_3339;
+use self::panel::{PANEL, panel};
 use self::state::{Done, Entered, Step, View};
 use self::view::body;
 use super::overview::NOW;
-use crate::access::scopes::Scope;
-use crate::console::act::{Act, Values};
-use crate::console::addresses::encoded;
-use crate::console::html::shell::Section;
+use crate::console::act::Act;
+use crate::console::addresses::{LIVE_GATE, Section, encoded};
 use crate::console::live::{Event, stream};
 use crate::console::local_api::status_of;
 use crate::console::page_error::PageError;
+use crate::console::values::Values;
 use crate::console::visitor::Visitor;
 
 const GATE: &str = "/v1/admin/gate";
 /// Code of the problem if the gate has changed since the form was shown.
 const CHANGED: &str = "precondition_failed";
-const PAGE: &str = "/console/gate";
-const LIVE: &str = "/console/live/gate";
 
 /// The bank with the current gate.
 struct Known {
@@ -63,9 +61,9 @@ impl Known {
 /// # Errors
 /// [`PageError`] with the problem that the API answers.
 pub async fn show(visitor: Visitor) -> Result<HttpResponse, PageError> {
-    let query = Values::of_query(visitor.request());
+    let query = visitor.query();
     let (step, done) = (Step::of_code(query.text("confirm")), Done::of_code(query.text("done")));
-    page(&visitor, (step, done), &Entered::default()).await
+    page(&visitor, StatusCode::OK, (step, done), &Entered::default()).await
 }
 
 /// Holds or releases the gate.
@@ -73,7 +71,7 @@ pub async fn show(visitor: Visitor) -> Result<HttpResponse, PageError> {
 /// # Errors
 /// [`PageError`] with the problem that the API answers. Violations are shown beside their fields.
 pub async fn change(act: Act) -> Result<HttpResponse, PageError> {
-    let Act { visitor, form } = act;
+    let Act { visitor, form } = &act;
     let state = match form.text("act") {
         "hold" => "held",
         "release" => "released",
@@ -82,12 +80,12 @@ pub async fn change(act: Act) -> Result<HttpResponse, PageError> {
             return Err(visitor.refuse(StatusCode::BAD_REQUEST, "The form cannot be read", detail));
         }
     };
-    let wanted = wanted(state, &form);
+    let wanted = wanted(state, form);
     // The entity tag of the gate is its epoch. A form without an epoch matches no gate.
     let shown = format!("\"{}\"", encoded(form.text("epoch")));
     match visitor.attempt_if_match::<GateChanged>((Method::PUT, GATE), Some(&wanted), &shown).await? {
-        Ok(changed) => Ok(visitor.see_other(&done_path(Done::of_change(&changed)))),
-        Err(refusal) if refusal.code == CHANGED => Ok(visitor.see_other(&done_path(Done::Nothing))),
+        Ok(changed) => Ok(act.done(Section::Gate.path(), Done::of_change(&changed).code())),
+        Err(refusal) if refusal.code == CHANGED => Ok(act.done(Section::Gate.path(), Done::Nothing.code())),
         Err(refusal) if refusal.violations.is_empty() => Err(visitor.refused(&refusal)),
         Err(refusal) => {
             let entered = Entered {
@@ -97,9 +95,7 @@ pub async fn change(act: Act) -> Result<HttpResponse, PageError> {
             };
             let step = if state == "held" { Step::Hold } else { Step::Release };
             let step = Step::of_code(form.text("step")).unwrap_or(step);
-            let mut response = page(&visitor, (Some(step), None), &entered).await?;
-            *response.status_mut() = status_of(&refusal);
-            Ok(response)
+            page(visitor, status_of(&refusal), (Some(step), None), &entered).await
         }
     }
 }
@@ -128,19 +124,18 @@ pub async fn live(visitor: Visitor) -> Result<HttpResponse, PageError> {
 
 async fn page(
     visitor: &Visitor,
+    status: StatusCode,
     (step, done): (Option<Step>, Option<Done>),
     entered: &Entered<'_>,
 ) -> Result<HttpResponse, PageError> {
     let Known { overview, is_read } = Known::read(visitor).await?;
-    let may_change = visitor.may(Scope::Operate);
-    let view =
-        View { overview: &overview, is_read, step, done, entered, may_change, csrf: visitor.form_token() };
-    Ok(visitor.live_page(Section::Gate, "Gate", LIVE, body(&view)))
+    let view = View { overview: &overview, is_read, step, done, entered, viewer: visitor.viewer() };
+    Ok(visitor.live_page(status, LIVE_GATE, body(&view)))
 }
 
 fn events(overview: &Overview) -> Vec<Event> {
     vec![
-        Event::region("panel", view::panel(overview)),
+        Event::region(PANEL, panel(&overview.gate)),
         Event::region("waiting", view::waiting(overview)),
         Event::region("acknowledgments", view::applied(overview)),
     ]
@@ -170,8 +165,4 @@ fn wanted(state: &str, form: &Values) -> Value {
     let given =
         members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), Value::String(value?))));
     Value::Object(given.collect::<Map<String, Value>>())
-}
-
-fn done_path(done: Done) -> String {
-    format!("{PAGE}?done={}", done.code())
 }

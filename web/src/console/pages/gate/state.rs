@@ -2,7 +2,8 @@
 
 use postonce_schemas::json::{GateChanged, Overview, Problem};
 
-use super::PAGE;
+use crate::console::addresses::{Section, with_query};
+use crate::console::viewer::Viewer;
 
 /// Act that awaits confirmation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +33,7 @@ impl Step {
 
     /// Returns the address of the page with this step.
     pub fn path(self) -> String {
-        format!("{PAGE}?confirm={}", self.code())
+        with_query(Section::Gate.path(), &[("confirm", Some(self.code()))])
     }
 
     /// Returns whether the step applies to a held gate.
@@ -116,8 +117,6 @@ pub struct View<'a> {
     pub done: Option<Done>,
     /// Values that were entered before.
     pub entered: &'a Entered<'a>,
-    /// Whether the operator may change the gate.
-    pub may_change: bool,
-    /// Token for forms.
-    pub csrf: &'a str,
+    /// The operator.
+    pub viewer: &'a Viewer,
 }

@@ -3,24 +3,22 @@
 use maud::{Markup, html};
 use postonce_schemas::json::{Gate, Overview, OverviewProcess};
 
-use super::PAGE;
 use super::forms::{confirm_hold, confirm_release, confirm_schedule};
+use super::panel::{release_button, with_forms};
 use super::state::{Done, Step, View};
 use crate::access::scopes::Scope;
-use crate::console::html::components::{Tone, button_link, card, empty, notice, tile, tiles, time};
+use crate::console::addresses::Section;
+use crate::console::html::components::{Tone, button_link, card, empty, notice, symbol, tile, tiles, time};
 use crate::console::html::format::{self, counted, decimal, plural};
-use crate::console::html::gate::{
-    Acknowledgment, GatePanel, PanelState, acknowledgments, gate, gate_panel, release_button,
-};
+use crate::console::html::forms::hidden;
 use crate::console::html::shell::live;
-use crate::console::pages::overview::processes::silent;
-use crate::console::pages::overview::{depth, is_held, oldest_age};
+use crate::console::pages::overview::{depth, is_held, oldest_age, silent};
 
 /// Returns the page.
 pub fn body(view: &View<'_>) -> Markup {
     let overview = view.overview;
     let held = is_held(&overview.gate);
-    let is_late = view.may_change && view.step.is_some_and(|step| step.is_of_held() != held);
+    let is_late = may_change(view) && view.step.is_some_and(|step| step.is_of_held() != held);
     html! {
         @if let Some(done) = view.done { (done_notice(done, &overview.gate)) }
         @if !view.is_read {
@@ -33,26 +31,9 @@ pub fn body(view: &View<'_>) -> Markup {
                 p { "The gate is " (if held { "held" } else { "released" }) " already." }
             }))
         }
-        (gate(Some("panel"), &panel_of(&overview.gate), while_held(view), while_released(view)))
+        (with_forms(&overview.gate, while_held(view), while_released(view)))
         (live("waiting", waiting(overview)))
         (live("acknowledgments", applied(overview)))
-    }
-}
-
-/// Returns the panel with the state of the gate.
-pub fn panel(overview: &Overview) -> Markup {
-    gate_panel(&panel_of(&overview.gate))
-}
-
-fn panel_of(gate: &Gate) -> GatePanel<'_> {
-    GatePanel {
-        state: if is_held(gate) { PanelState::Held } else { PanelState::Released },
-        epoch: gate.epoch,
-        since: gate.since.as_deref(),
-        by: gate.by.as_deref(),
-        reason: gate.reason.as_deref(),
-        release_at: gate.release_at.as_deref(),
-        clock_problem: gate.clock_problem.as_deref(),
     }
 }
 
@@ -91,23 +72,15 @@ pub fn applied(overview: &Overview) -> Markup {
         let help = html! { "Processes that post are listed here. Start a worker, or a web process." };
         return card(&title, empty("No process posts", help));
     }
-    let texts: Vec<(String, Option<String>)> = overview.processes.iter().map(texts).collect();
-    let chips = overview.processes.iter().zip(&texts);
-    let chips = chips.map(|(process, (address, problem))| Acknowledgment {
-        name: &process.id,
-        address,
-        acknowledged: process.acknowledged,
-        problem: problem.as_deref(),
-    });
-    let chips: Vec<Acknowledgment<'_>> = chips.collect();
-    let number = chips.iter().filter(|chip| chip.acknowledged).count();
+    let number = overview.processes.iter().filter(|process| process.acknowledged).count();
+    let all = overview.processes.len();
     let others = if is_held(&overview.gate) { "may still post" } else { "do not post yet" };
     let body = html! {
         p {
-            (number) " of " (counted(chips.len(), "process applies", "processes apply")) " epoch " (epoch) "."
-            @if number < chips.len() { " Those that do not answer, or apply another epoch, " (others) "." }
+            (number) " of " (counted(all, "process applies", "processes apply")) " epoch " (epoch) "."
+            @if number < all { " Those that do not answer, or apply another epoch, " (others) "." }
         }
-        (acknowledgments(&chips))
+        ul.acks { @for process in &overview.processes { (chip(process)) } }
         @if silent(overview).count() > 0 {
             p.hint { "A process that ended without notice is listed for up to 36 minutes." }
         }
@@ -115,20 +88,30 @@ pub fn applied(overview: &Overview) -> Markup {
     card(&title, body)
 }
 
-/// Returns the kind and address of a process, and the reason why it does not acknowledge the gate.
-fn texts(process: &OverviewProcess) -> (String, Option<String>) {
-    let OverviewProcess { kind, address, answers, gate_epoch, acknowledged, .. } = process;
-    let problem = match gate_epoch {
-        Some(epoch) => format!("applies epoch {}", format::count(*epoch)),
-        None if *answers => "does not report the gate".to_owned(),
-        None => "does not answer".to_owned(),
+/// Returns a process, and why it does not acknowledge the gate.
+fn chip(process: &OverviewProcess) -> Markup {
+    let OverviewProcess { id, kind, address, answers, gate_epoch, acknowledged, .. } = process;
+    let (tone, word) = match gate_epoch {
+        _ if *acknowledged => (Tone::Good, "acknowledged".to_owned()),
+        Some(epoch) => (Tone::Bad, format!("applies epoch {}", format::count(*epoch))),
+        None if *answers => (Tone::Bad, "does not report the gate".to_owned()),
+        None => (Tone::Bad, "does not answer".to_owned()),
     };
-    (format!("{kind} at {address}"), (!acknowledged).then_some(problem))
+    html! {
+        li.ack data-acknowledged=(acknowledged) data-tone=(tone.code()) {
+            (symbol(tone))
+            .ack-text {
+                code.ack-name { (id) }
+                span.ack-address { (kind) " at " (address) }
+                span.ack-word { (word) }
+            }
+        }
+    }
 }
 
 /// Returns the possible acts on a held gate.
 fn while_held(view: &View<'_>) -> Markup {
-    if !view.may_change {
+    if !may_change(view) {
         return needed_scope();
     }
     let schedule = match view.overview.gate.release_at {
@@ -140,9 +123,9 @@ fn while_held(view: &View<'_>) -> Markup {
         Some(Step::Schedule) => confirm_schedule(view),
         Some(Step::Hold) | None => html! {
             .form {
-                form method="get" action=(PAGE) {
-                    input type="hidden" name="confirm" value=(Step::Release.code());
-                    (release_button("Release the hounds"))
+                form method="get" action=(Section::Gate.path()) {
+                    (hidden("confirm", Step::Release.code()))
+                    (release_button("Release the gate"))
                 }
                 .actions { (button_link(&Step::Schedule.path(), schedule)) }
             }
@@ -152,7 +135,7 @@ fn while_held(view: &View<'_>) -> Markup {
 
 /// Returns the possible acts on a released gate.
 fn while_released(view: &View<'_>) -> Markup {
-    if !view.may_change {
+    if !may_change(view) {
         return needed_scope();
     }
     match view.step {
@@ -164,6 +147,10 @@ fn while_released(view: &View<'_>) -> Markup {
             }
         },
     }
+}
+
+fn may_change(view: &View<'_>) -> bool {
+    view.viewer.may(Scope::Operate)
 }
 
 fn needed_scope() -> Markup {

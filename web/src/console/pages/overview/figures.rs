@@ -3,16 +3,17 @@
 use maud::{Markup, html};
 use postonce_schemas::json::{Overview, OverviewActivity, OverviewCosts, OverviewProcess};
 
-use super::measures::{depth, is_held, is_late, lacks_workers, last_minute};
+use super::{depth, is_held, is_late, lacks_workers, last_minute};
+use crate::console::addresses::Section;
 use crate::console::html::components::{Tone, card_with, empty, progress, tile, tiles, time, toned_tile};
 use crate::console::html::format::{self, counted, decimal, plural};
-use crate::console::html::shell::{Section, link};
+use crate::console::viewer::Viewer;
 
 /// Minimum and maximum number of decimals of a price.
 const DECIMALS: (usize, usize) = (2, 4);
 
 /// Returns the current figures.
-pub fn figures(overview: &Overview, sections: &[Section]) -> Markup {
+pub fn figures(overview: &Overview, viewer: &Viewer) -> Markup {
     let rates = &overview.per_second;
     let rate = |label, rate: &str| {
         tile(label, &decimal(rate), Some("per second"), Some("Transactions, over the last 10 s"))
@@ -25,7 +26,7 @@ pub fn figures(overview: &Overview, sections: &[Section]) -> Markup {
         waiting_messages(overview),
         receivers(overview),
         workers(overview),
-        dead_letters(overview, sections),
+        dead_letters(overview, viewer),
         errors(
             "Failed requests",
             &overview.activity,
@@ -115,12 +116,12 @@ fn workers(overview: &Overview) -> Markup {
     toned_tile(tone, "Workers running", &running, None, Some(&note))
 }
 
-fn dead_letters(overview: &Overview, sections: &[Section]) -> Markup {
+fn dead_letters(overview: &Overview, viewer: &Viewer) -> Markup {
     let (tone, value, note) = match overview.dead_letters_open {
         None => (Tone::Neutral, "Not known".to_owned(), html! { "Not counted yet" }),
         Some(0) => (Tone::Neutral, format::count(0), html! { "None waits for a decision" }),
         Some(number) => {
-            let help = link(sections, Section::DeadLetters, "Decide about them");
+            let help = viewer.link(Section::DeadLetters, "Decide about them");
             (Tone::Warning, format::count(number), help)
         }
     };

@@ -4,21 +4,11 @@ use maud::{Markup, html};
 use postonce_schemas::json::{Overview, OverviewProcess};
 use postonce_shared::domain::time::Timestamp;
 
-use crate::console::html::components::{Column, Tone, badge, empty, id, table, time};
+use crate::console::html::components::{Table, Tone, badge, empty, id, time};
 use crate::console::html::format::{self, counted};
 
 /// Seconds in a minute. Uptimes are in whole minutes, so that the table does not change every second.
 const MINUTE_S: u64 = 60;
-
-const COLUMNS: [Column<'_>; 7] = [
-    Column::text("Process"),
-    Column::text("Kind"),
-    Column::text("State"),
-    Column::text("Version"),
-    Column::number("Up for"),
-    Column::number("Receivers"),
-    Column::number("Gate epoch"),
-];
 
 /// Returns the table of processes. Processes that need attention come first.
 pub fn processes(overview: &Overview) -> Markup {
@@ -28,10 +18,19 @@ pub fn processes(overview: &Overview) -> Markup {
     }
     let mut processes: Vec<&OverviewProcess> = overview.processes.iter().collect();
     processes.sort_by_key(|process| is_well(process));
-    let rows: Vec<Vec<Markup>> = processes.into_iter().map(|process| row(process, &overview.at)).collect();
+    let table = Table::new("Processes", processes)
+        .text("Process", |process| {
+            html! { (id(&process.id)) br; span.muted { (process.address) } }
+        })
+        .text("Kind", |process| process.kind.to_string())
+        .text("State", state)
+        .text("Version", version)
+        .number("Up for", |process| known(uptime(process, &overview.at)))
+        .number("Receivers", |process| known(process.answers.then(|| receivers(process))))
+        .number("Gate epoch", |process| known(process.gate_epoch.map(format::count)));
     let silent = silent(overview).count();
     html! {
-        (table("Processes", &COLUMNS, &rows))
+        (table)
         @if silent > 0 {
             p.hint {
                 "A process that ended without notice is listed for up to 36 minutes. Receivers, activity and costs are those of \
@@ -63,33 +62,22 @@ fn is_well(process: &OverviewProcess) -> bool {
     process.answers && process.not_ready.is_empty() && process.acknowledged
 }
 
-fn row(process: &OverviewProcess, at: &str) -> Vec<Markup> {
-    let OverviewProcess { id: name, address, kind, version, commit, gate_epoch, .. } = process;
-    let receivers = || {
-        format!(
-            "{} of {}",
-            format::count(process.active_receivers.into()),
-            format::count(process.receivers_max.into())
-        )
-    };
-    vec![
-        html! { (id(name)) br; span.muted { (address) } },
-        html! { (kind) },
-        state(process),
-        html! {
-            @if version.is_none() && commit.is_none() { (unknown()) }
-            @if let Some(version) = version { (version) }
-            @if let Some(commit) = commit { br; code.muted { (commit) } }
-        },
-        html! { @if let Some(uptime) = uptime(process, at) { (uptime) } @else { (unknown()) } },
-        html! { @if process.answers { (receivers()) } @else { (unknown()) } },
-        html! { @if let Some(epoch) = gate_epoch { (format::count(*epoch)) } @else { (unknown()) } },
-    ]
+fn receivers(process: &OverviewProcess) -> String {
+    let (active, max) = (process.active_receivers.into(), process.receivers_max.into());
+    format!("{} of {}", format::count(active), format::count(max))
 }
 
-/// Replaces a value that a process did not report.
-fn unknown() -> Markup {
-    html! { span.muted { "not known" } }
+fn version(OverviewProcess { version, commit, .. }: &OverviewProcess) -> Markup {
+    html! {
+        @if version.is_none() && commit.is_none() { (known(None)) }
+        @if let Some(version) = version { (version) }
+        @if let Some(commit) = commit { br; code.muted { (commit) } }
+    }
+}
+
+/// Returns a value that a process may not have reported.
+fn known(value: Option<String>) -> Markup {
+    html! { @if let Some(value) = value { (value) } @else { span.muted { "not known" } } }
 }
 
 fn state(process: &OverviewProcess) -> Markup {

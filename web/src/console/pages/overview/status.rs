@@ -3,11 +3,12 @@
 use maud::{Markup, html};
 use postonce_schemas::json::{Gate, Overview, OverviewActivity, OverviewProcess};
 
-use super::measures::{depth, is_held, is_late, lacks_workers, last_minute};
 use super::processes::silent;
+use super::{depth, is_held, is_late, lacks_workers, last_minute};
+use crate::console::addresses::Section;
 use crate::console::html::components::{Tone, notice, time};
 use crate::console::html::format::{self, counted};
-use crate::console::html::shell::{Section, link};
+use crate::console::viewer::Viewer;
 
 struct Finding {
     tone: Tone,
@@ -16,8 +17,8 @@ struct Finding {
 }
 
 /// Returns the current problems, most severe first, or a notice that there are none.
-pub fn status(overview: &Overview, sections: &[Section]) -> Markup {
-    let mut findings = findings(overview, sections);
+pub fn status(overview: &Overview, viewer: &Viewer) -> Markup {
+    let mut findings = findings(overview, viewer);
     findings.sort_by_key(|finding| severity(finding.tone));
     if findings.is_empty() {
         return notice(Tone::Good, "Everything that was accepted is being posted.", unknowns(overview));
@@ -38,18 +39,18 @@ const fn severity(tone: Tone) -> u8 {
     }
 }
 
-fn findings(overview: &Overview, sections: &[Section]) -> Vec<Finding> {
+fn findings(overview: &Overview, viewer: &Viewer) -> Vec<Finding> {
     let all = [
         silent_processes(overview),
-        held_gate(overview, sections),
+        held_gate(overview, viewer),
         schedule(overview),
         unready_processes(overview),
-        other_epochs(overview, sections),
+        other_epochs(overview, viewer),
         request_errors(overview),
         storage_errors(overview),
-        late_work(overview, sections),
-        missing_workers(overview, sections),
-        dead_letters(overview, sections),
+        late_work(overview, viewer),
+        missing_workers(overview, viewer),
+        dead_letters(overview, viewer),
     ];
     all.into_iter().flatten().collect()
 }
@@ -84,7 +85,7 @@ fn silent_processes(overview: &Overview) -> Option<Finding> {
     })
 }
 
-fn held_gate(overview: &Overview, sections: &[Section]) -> Option<Finding> {
+fn held_gate(overview: &Overview, viewer: &Viewer) -> Option<Finding> {
     let Gate { since, by, reason, release_at, .. } = &overview.gate;
     is_held(&overview.gate).then(|| Finding {
         tone: Tone::Warning,
@@ -104,7 +105,7 @@ fn held_gate(overview: &Overview, sections: &[Section]) -> Option<Finding> {
                     @if let Some(reason) = reason { ": " (reason) }
                 }
             }
-            p { (link(sections, Section::Gate, "Go to the gate")) }
+            p { (viewer.link(Section::Gate, "Go to the gate")) }
         },
     })
 }
@@ -144,7 +145,7 @@ fn unready_processes(overview: &Overview) -> Option<Finding> {
     })
 }
 
-fn other_epochs(overview: &Overview, sections: &[Section]) -> Option<Finding> {
+fn other_epochs(overview: &Overview, viewer: &Viewer) -> Option<Finding> {
     let applies_other = |process: &&OverviewProcess| process.gate_epoch.is_some() && !process.acknowledged;
     let behind: Vec<&OverviewProcess> = overview.processes.iter().filter(applies_other).collect();
     let number = behind.len();
@@ -156,7 +157,7 @@ fn other_epochs(overview: &Overview, sections: &[Section]) -> Option<Finding> {
             p {
                 "After a change of the gate, this lasts for a moment. If it stays so, the process cannot read the gate: look at \
                  its log. "
-                (link(sections, Section::Gate, "Who applies it"))
+                (viewer.link(Section::Gate, "Who applies it"))
             }
         },
     })
@@ -192,7 +193,7 @@ fn errors(
     })
 }
 
-fn late_work(overview: &Overview, sections: &[Section]) -> Option<Finding> {
+fn late_work(overview: &Overview, viewer: &Viewer) -> Option<Finding> {
     let age_s = overview.oldest_open_age_s.filter(|_| is_late(overview))?;
     let (age, target) = (format::duration_s(age_s), format::duration_s(overview.scale.posting_age_target_s));
     Some(Finding {
@@ -201,13 +202,13 @@ fn late_work(overview: &Overview, sections: &[Section]) -> Option<Finding> {
         help: html! {
             p {
                 "There are too few workers, the store is slow, or one message fails again and again. "
-                (link(sections, Section::Queues, "See queues and workers"))
+                (viewer.link(Section::Queues, "See queues and workers"))
             }
         },
     })
 }
 
-fn missing_workers(overview: &Overview, sections: &[Section]) -> Option<Finding> {
+fn missing_workers(overview: &Overview, viewer: &Viewer) -> Option<Finding> {
     let (workers_wanted, running) = (overview.scale.workers_wanted, overview.workers_running);
     let missing = workers_wanted.saturating_sub(running);
     lacks_workers(overview).then(|| Finding {
@@ -217,13 +218,13 @@ fn missing_workers(overview: &Overview, sections: &[Section]) -> Option<Finding>
         help: html! {
             p {
                 "Start " (counted(missing, "more worker", "more workers")) ", unless an autoscaler does so. "
-                (link(sections, Section::Queues, "See why"))
+                (viewer.link(Section::Queues, "See why"))
             }
         },
     })
 }
 
-fn dead_letters(overview: &Overview, sections: &[Section]) -> Option<Finding> {
+fn dead_letters(overview: &Overview, viewer: &Viewer) -> Option<Finding> {
     let number = overview.dead_letters_open.filter(|number| *number > 0)?;
     Some(Finding {
         tone: Tone::Warning,
@@ -231,7 +232,7 @@ fn dead_letters(overview: &Overview, sections: &[Section]) -> Option<Finding> {
         help: html! {
             p {
                 "These messages failed for good and are not posted. "
-                (link(sections, Section::DeadLetters, "Replay or discard them"))
+                (viewer.link(Section::DeadLetters, "Replay or discard them"))
             }
         },
     })

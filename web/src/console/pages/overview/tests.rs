@@ -4,16 +4,15 @@ use postonce_schemas::json::OverviewProcess;
 
 use super::sample::{held, process, silent, well};
 use super::*;
-
-const ALL: &[Section] = &Section::ALL;
+use crate::console::viewer::tests::viewer;
 
 fn status_of(overview: &Overview) -> String {
-    status::status(overview, ALL).into_string()
+    status::status(overview, &viewer(Scope::ALL)).into_string()
 }
 
 #[test]
 fn a_bank_that_is_well_says_so() {
-    let page = body(&well(), ALL).into_string();
+    let page = body(&well(), &viewer(Scope::ALL)).into_string();
     assert!(page.contains("Everything that was accepted is being posted."), "{page}");
     assert!(!page.contains(r#"data-tone="warning""#) && !page.contains(r#"data-tone="bad""#), "{page}");
     for region in ["status", "figures", "ways", "processes"] {
@@ -31,7 +30,7 @@ fn what_is_not_known_is_not_called_well() {
     let status = status_of(&overview);
     assert!(status.contains("is being posted") && status.contains("age of the oldest message is not known"));
     assert!(status.contains("Dead letters are not counted yet"));
-    let figures = figures::figures(&overview, ALL).into_string();
+    let figures = figures::figures(&overview, &viewer(Scope::ALL)).into_string();
     assert_eq!(figures.matches("Not known").count(), 2);
 }
 
@@ -74,7 +73,7 @@ fn faults_are_said_the_worst_first() {
     assert!(positions.iter().all(Option::is_some) && positions.is_sorted(), "{positions:?}: {status}");
     assert!(status.contains(r#"<a href="/console/dead-letters">"#));
     assert!(!status.contains("is being posted"));
-    let without_links = status::status(&overview, &[Section::Overview]).into_string();
+    let without_links = status::status(&overview, &viewer(&[])).into_string();
     assert!(!without_links.contains("<a "), "no links to pages that the key may not read");
 }
 
@@ -95,8 +94,8 @@ fn processes_that_need_attention_come_first_and_are_escaped() {
 
 #[test]
 fn events_replace_the_regions_and_append_to_the_plots() {
-    let events = events(&well(), ALL);
-    assert_eq!(events[0], Event::region("status", status::status(&well(), ALL)));
+    let events = events(&well(), &viewer(Scope::ALL));
+    assert_eq!(events[0], Event::region("status", status::status(&well(), &viewer(Scope::ALL))));
     let points = plots::newest(&well().activity);
     let values: Vec<Event> = points.iter().map(|point| Event::value("plot", point)).collect();
     assert_eq!((events[4..].len(), &events[4..]), (3, &values[..]));

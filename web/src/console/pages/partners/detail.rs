@@ -1,48 +1,41 @@
 //! Page of a partner: its terms, its keys, and the confirmation of acts on it.
 
 use maud::{Markup, html};
-use postonce_schemas::json::{Partner, PartnerAccount, PartnerSignatureKey};
+use postonce_schemas::json::{Partner, PartnerAccount, PartnerKey};
 
-use super::keys;
-use super::list::{rate_in_words, status_badge};
-use super::partner_path;
-use super::viewer::{Validity, Viewer, reach_in_words};
+use super::keys::{self, Validity};
+use super::list::{rate_in_words, reach_in_words, status_badge};
 use crate::access::scopes::Scope;
-use crate::console::act::Values;
-use crate::console::addresses::encoded;
+use crate::console::addresses::{ACCOUNT, PARTNER, Section, accounts_of};
 use crate::console::html::components::{
-    Column, Tone, button_link, card, card_with, definition, empty, id, notice, table, time,
+    Table, Tone, button_link, card, card_with, definition, empty, id, notice, time,
 };
 use crate::console::html::format::counted;
-use crate::console::html::forms::{confirm, confirm_checkbox, form, submit};
-use crate::console::html::shell::Section;
-use crate::console::pages::accounts::account_path;
+use crate::console::html::forms::{Confirmation, Question, hidden, submit};
+use crate::console::values::Values;
+use crate::console::viewer::Viewer;
 
 /// Act that awaits confirmation.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Question {
+pub enum Asked<'a> {
     /// Suspend the partner.
     Suspend,
     /// Resume the partner.
     Resume,
-    /// Revoke the key with this id.
-    Revoke(String),
+    /// Revoke this key.
+    Revoke(&'a PartnerKey),
 }
 
-impl Question {
+impl<'a> Asked<'a> {
     /// Returns the act that a query requests, if it is possible in the current state of the partner.
-    pub fn of_query(query: &Values, partner: &Partner) -> Option<Self> {
+    pub fn of_query(query: &Values, partner: &'a Partner) -> Option<Self> {
         let is_suspended = partner.status == "suspended";
         match query.text("confirm") {
             "suspend" if !is_suspended => Some(Self::Suspend),
             "resume" if is_suspended => Some(Self::Resume),
             "revoke" => {
                 let key = query.text("key");
-                partner
-                    .keys
-                    .iter()
-                    .find(|known| known.key_id == key)
-                    .map(|known| Self::Revoke(known.key_id.clone()))
+                partner.keys.iter().find(|known| known.key_id == key).map(Self::Revoke)
             }
             _ => None,
         }
@@ -50,17 +43,17 @@ impl Question {
 }
 
 /// Returns the page. `done` is the code of the act that led to it.
-pub fn body(partner: &Partner, viewer: &Viewer<'_>, question: Option<&Question>, done: &str) -> Markup {
+pub fn body(partner: &Partner, viewer: &Viewer, asked: Option<&Asked<'_>>, done: &str) -> Markup {
     html! {
         @if let Some(done) = done_notice(partner, done) { (done) }
-        @match question {
-            Some(Question::Suspend) => (status_question(partner, viewer, true)),
-            Some(Question::Resume) => (status_question(partner, viewer, false)),
-            Some(Question::Revoke(key)) => (keys::revoke_question(partner, key, viewer)),
+        @match asked {
+            Some(Asked::Suspend) => (status_question(partner, viewer, true)),
+            Some(Asked::Resume) => (status_question(partner, viewer, false)),
+            Some(Asked::Revoke(key)) => (keys::revoke_question(partner, key, viewer)),
             None => {},
         }
         (state_notices(partner, viewer))
-        (rest(partner, viewer, question.is_some()))
+        (rest(partner, viewer, asked.is_some()))
         (keys::add_card(partner, viewer, None))
     }
 }
@@ -68,7 +61,7 @@ pub fn body(partner: &Partner, viewer: &Viewer<'_>, question: Option<&Question>,
 /// Returns the page of the partner with the form first, because its values were refused.
 pub fn form_again(
     partner: &Partner,
-    viewer: &Viewer<'_>,
+    viewer: &Viewer,
     entered: &keys::Entered,
     wrong: &keys::Wrong,
 ) -> Markup {
@@ -80,7 +73,7 @@ pub fn form_again(
 }
 
 /// Returns the lower part of the page: terms, keys, signature keys and reach.
-fn rest(partner: &Partner, viewer: &Viewer<'_>, has_question: bool) -> Markup {
+fn rest(partner: &Partner, viewer: &Viewer, has_question: bool) -> Markup {
     html! {
         (card_with("Terms", status_badge(&partner.status), terms(partner, viewer, has_question)))
         (keys::list_card(partner, viewer))
@@ -106,7 +99,7 @@ fn done_notice(partner: &Partner, done: &str) -> Option<Markup> {
 }
 
 /// Returns notices about current and imminent problems of the partner.
-fn state_notices(partner: &Partner, viewer: &Viewer<'_>) -> Markup {
+fn state_notices(partner: &Partner, viewer: &Viewer) -> Markup {
     let validities: Vec<Validity> = partner.keys.iter().map(|key| Validity::of(key, viewer.now)).collect();
     let works = |validity: &Validity| *validity != Validity::Ended;
     let ends_soon = validities.iter().any(|validity| matches!(validity, Validity::EndsSoon(_)));
@@ -131,8 +124,8 @@ fn state_notices(partner: &Partner, viewer: &Viewer<'_>) -> Markup {
     }
 }
 
-fn terms(partner: &Partner, viewer: &Viewer<'_>, has_question: bool) -> Markup {
-    let path = partner_path(&partner.partner_id);
+fn terms(partner: &Partner, viewer: &Viewer, has_question: bool) -> Markup {
+    let path = PARTNER.of([&partner.partner_id]);
     let is_own = partner.partner_id == viewer.partner;
     let (act, words) =
         if partner.status == "suspended" { ("resume", "Resume") } else { ("suspend", "Suspend") };
@@ -179,18 +172,18 @@ fn credit(partner: &Partner) -> Markup {
 }
 
 fn signature_card(partner: &Partner) -> Markup {
-    let row =
-        |PartnerSignatureKey { key_id, algorithm }: &PartnerSignatureKey| vec![id(key_id), id(algorithm)];
-    let rows: Vec<_> = partner.signature_keys.iter().map(row).collect();
+    let table = Table::new("Signature keys", &partner.signature_keys)
+        .text("Key id", |key| id(&key.key_id))
+        .text("Algorithm", |key| id(&key.algorithm));
     card(
         "Signature keys",
         html! {
-            @if rows.is_empty() {
+            @if partner.signature_keys.is_empty() {
                 (empty("No signature keys", html! {
                     p { "The partner does not sign its requests. Keys are added with " code { "postonce-web partners signature-keys add" } "." }
                 }))
             } @else {
-                (table("Signature keys", &[Column::text("Key id"), Column::text("Algorithm")], &rows))
+                (table)
             }
         },
     )
@@ -203,16 +196,15 @@ fn reach_card(partner: &Partner) -> Markup {
     if users.is_empty() && accounts.is_empty() {
         return html! {};
     }
-    let of_user = |user: &str| format!("{}?user_id={}", Section::Accounts.path(), encoded(user));
     card(
         "Reach",
         html! {
             details {
                 summary { (reach_in_words(&partner.reach)) }
                 ul {
-                    @for user in users { li { "All accounts of user " a href=(of_user(user)) { (id(user)) } } }
+                    @for user in users { li { "All accounts of user " a href=(accounts_of(user)) { (id(user)) } } }
                     @for PartnerAccount { user_id, account_id } in accounts {
-                        li { "Account " a href=(account_path(user_id, account_id)) { (id(account_id)) } " of user " (id(user_id)) }
+                        li { "Account " a href=(ACCOUNT.of([user_id, account_id])) { (id(account_id)) } " of user " (id(user_id)) }
                     }
                 }
             }
@@ -220,9 +212,9 @@ fn reach_card(partner: &Partner) -> Markup {
     )
 }
 
-/// Returns the confirmation of suspending or resuming a partner.
-fn status_question(partner: &Partner, viewer: &Viewer<'_>, suspends: bool) -> Markup {
-    let (name, path) = (&partner.partner_id, partner_path(&partner.partner_id));
+/// Returns the question of suspending or resuming a partner.
+fn status_question(partner: &Partner, viewer: &Viewer, suspends: bool) -> Markup {
+    let (name, path) = (&partner.partner_id, PARTNER.of([&partner.partner_id]));
     let (keys, reach) = (counted(partner.keys.len(), "API key", "API keys"), reach_in_words(&partner.reach));
     let (title, status, tone) = if suspends {
         (format!("Suspend {name}?"), "suspended", Tone::Bad)
@@ -249,17 +241,22 @@ fn status_question(partner: &Partner, viewer: &Viewer<'_>, suspends: bool) -> Ma
             p { "Requests of " strong { (name) } " are accepted from now on, in every process, with its " (keys) ". It reaches " (reach) "." }
         }
     };
-    let fields = html! {
-        input type="hidden" name="status" value=(status);
-        (confirm_checkbox("confirm-status", &label))
-        .actions { (submit(if suspends { "Suspend" } else { "Resume" }, tone)) (button_link(&path, "Cancel")) }
+    let question = Question {
+        title: &title,
+        consequence,
+        action: &path,
+        fields: hidden("status", status),
+        confirmation: Confirmation::Ticked(&label),
+        button: submit(if suspends { "Suspend" } else { "Resume" }, tone),
+        back: &path,
     };
-    confirm(&title, consequence, form(&path, viewer.csrf, fields))
+    question.ask(&viewer.csrf)
 }
 
 /// Returns whether the scopes of the viewer suffice to resume a partner, or it is not suspended.
-fn may_resume(partner: &Partner, viewer: &Viewer<'_>) -> bool {
-    viewer.is_admin() || partner.resume_needs.as_deref().is_none_or(|needs| needs == Scope::Partners.code())
+fn may_resume(partner: &Partner, viewer: &Viewer) -> bool {
+    viewer.may(Scope::Admin)
+        || partner.resume_needs.as_deref().is_none_or(|needs| needs == Scope::Partners.code())
 }
 
 /// Returns whether any key of a partner has a scope.
@@ -270,17 +267,16 @@ fn partner_has(partner: &Partner, scope: Scope) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use actix_web::test::TestRequest;
     use serde_json::json;
 
-    use super::super::viewer::tests::{key, shop, viewer};
+    use super::super::tests::{key, shop};
     use super::*;
+    use crate::console::viewer::tests::viewer;
 
     fn shown(partner: &Partner, query: &str) -> String {
-        let request = TestRequest::with_uri(&format!("/console/partners/shop?{query}")).to_http_request();
-        let query = Values::of_query(&request);
-        let question = Question::of_query(&query, partner);
-        body(partner, &viewer(Scope::ALL), question.as_ref(), query.text("done")).into_string()
+        let query = Values::of_query(query);
+        let asked = Asked::of_query(&query, partner);
+        body(partner, &viewer(Scope::ALL), asked.as_ref(), query.text("done")).into_string()
     }
 
     #[test]

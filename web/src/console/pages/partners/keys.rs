@@ -3,22 +3,50 @@
 use maud::{Markup, html};
 use postonce_schemas::json::{NewPartnerKey, Partner, PartnerKey};
 use postonce_shared::domain::partner::ACTIVE_KEYS_MAX;
+use postonce_shared::domain::time::Timestamp;
 
-use super::partner_path;
-use super::viewer::{Validity, Viewer};
 use crate::access::scopes::Scope;
-use crate::console::act::Values;
-use crate::console::addresses::encoded;
+use crate::console::addresses::{PARTNER, PARTNER_KEY, PARTNER_KEYS, with_query};
 use crate::console::html::components::{
-    Column, Tone, age, badge, button_link, card, copyable, definition, empty, id, notice, table, time,
+    Table, Tone, age, badge, button_link, card, copyable, definition, empty, id, notice, time,
 };
 use crate::console::html::format::counted;
 use crate::console::html::forms::{
-    Field, TextKind, checkbox, confirm, confirm_checkbox, form, row, submit, text_input,
+    Confirmation, Field, Question, TICKED, TextKind, checkbox, form, row, submit, text_input,
 };
+use crate::console::values::Values;
+use crate::console::viewer::Viewer;
 
 /// Maximum validity that the form accepts, in days.
 const DAYS_MAX: u64 = 3_650;
+/// Remaining validity below which a key needs attention, in seconds.
+const EXPIRES_SOON_S: u64 = 14 * 86_400;
+
+/// Remaining validity of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Validity {
+    /// The key does not expire.
+    Unlimited,
+    /// The key expires, but not soon.
+    Limited,
+    /// The key expires soon: remaining seconds.
+    EndsSoon(u64),
+    /// The key has expired.
+    Ended,
+}
+
+impl Validity {
+    /// Returns the validity of a key. An expiry that cannot be parsed counts as past.
+    pub fn of(key: &PartnerKey, now: Timestamp) -> Self {
+        let Some(expires_at) = &key.expires_at else { return Self::Unlimited };
+        let left = Timestamp::parse(expires_at).map_or(0, |at| at.since(now).as_secs());
+        match left {
+            0 => Self::Ended,
+            left if left < EXPIRES_SOON_S => Self::EndsSoon(left),
+            _ => Self::Limited,
+        }
+    }
+}
 
 /// Values of the form for a new key.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -38,7 +66,7 @@ pub struct Wrong {
 impl Entered {
     /// Takes the values of a submitted form.
     pub fn of_form(values: &Values) -> Self {
-        let is_ticked = |scope: &Scope| values.text(&scope_name(*scope)) == "yes";
+        let is_ticked = |scope: &Scope| values.text(&scope_name(*scope)) == TICKED;
         Self {
             scopes: Scope::ALL.iter().copied().filter(is_ticked).collect(),
             days: values.text("days").to_owned(),
@@ -75,46 +103,38 @@ fn scope_name(scope: Scope) -> String {
 }
 
 /// Lists the keys of the partner.
-pub fn list_card(partner: &Partner, viewer: &Viewer<'_>) -> Markup {
-    let head = [
-        Column::text("Key id"),
-        Column::text("Permissions"),
-        Column::text("Created"),
-        Column::text("Expires"),
-        Column::text("Last used"),
-        Column::text("Revoke"),
-    ];
-    let rows: Vec<_> = partner.keys.iter().map(|key| cells(partner, key, viewer)).collect();
+pub fn list_card(partner: &Partner, viewer: &Viewer) -> Markup {
+    let table = Table::new("API keys", &partner.keys)
+        .text("Key id", |key| id(&key.key_id))
+        .text("Permissions", |key| key.scopes.join(", "))
+        .text("Created", |key| time(&key.created_at))
+        .text("Expires", |key| expiry(key, Validity::of(key, viewer.now)))
+        .text("Last used", last_use)
+        .text("Revoke", |key| revoke_link(partner, key, viewer));
     card(
         "API keys",
         html! {
-            @if rows.is_empty() {
+            @if partner.keys.is_empty() {
                 (empty("No API keys", html! { p { "The partner cannot send requests until a key is added below." } }))
             } @else {
-                (table("API keys", &head, &rows))
+                (table)
                 p.small { "The last use is recorded about once a day. An expired key counts as active until it is revoked." }
             }
         },
     )
 }
 
-fn cells(partner: &Partner, key: &PartnerKey, viewer: &Viewer<'_>) -> Vec<Markup> {
-    let revoke = format!("{}?confirm=revoke&key={}", partner_path(&partner.partner_id), encoded(&key.key_id));
-    let unknown = || html! { "not recorded" };
-    vec![
-        id(&key.key_id),
-        html! { (key.scopes.join(", ")) },
-        time(&key.created_at),
-        expiry(key, Validity::of(key, viewer.now)),
-        key.last_used_at.as_deref().map_or_else(unknown, time),
-        html! {
-            @if key.key_id == viewer.key_id {
-                "the key of your session"
-            } @else {
-                a.button.button-small href=(revoke) { "Revoke" }
-            }
-        },
-    ]
+fn last_use(key: &PartnerKey) -> Markup {
+    key.last_used_at.as_deref().map_or_else(|| html! { "not recorded" }, time)
+}
+
+fn revoke_link(partner: &Partner, key: &PartnerKey, viewer: &Viewer) -> Markup {
+    if key.key_id == viewer.key_id {
+        return html! { "the key of your session" };
+    }
+    let parameters = [("confirm", Some("revoke")), ("key", Some(key.key_id.as_str()))];
+    let revoke = with_query(&PARTNER.of([&partner.partner_id]), &parameters);
+    html! { a.button.button-small href=(revoke) { "Revoke" } }
 }
 
 fn expiry(key: &PartnerKey, validity: Validity) -> Markup {
@@ -128,7 +148,7 @@ fn expiry(key: &PartnerKey, validity: Validity) -> Markup {
 }
 
 /// Returns the form for a new key. `before` has the refused values and their errors.
-pub fn add_card(partner: &Partner, viewer: &Viewer<'_>, before: Option<(&Entered, &Wrong)>) -> Markup {
+pub fn add_card(partner: &Partner, viewer: &Viewer, before: Option<(&Entered, &Wrong)>) -> Markup {
     if partner.keys.len() >= ACTIVE_KEYS_MAX {
         let most = counted(ACTIVE_KEYS_MAX, "active key", "active keys");
         let body = html! { p { "A partner has at most " (most) ", an old and a new one. Revoke one to add another." } };
@@ -136,25 +156,25 @@ pub fn add_card(partner: &Partner, viewer: &Viewer<'_>, before: Option<(&Entered
     }
     let (nothing, fine) = (Entered::default(), Wrong::default());
     let (entered, wrong) = before.unwrap_or((&nothing, &fine));
-    let action = format!("{}/keys", partner_path(&partner.partner_id));
     let days = Field::new("days", "Expires after so many days").error(wrong.days.as_deref());
     let days = days.hint("Nothing: the key does not expire.");
-    let boxes: Vec<_> =
-        viewer.grants.iter().map(|scope| checkbox_of(*scope, entered.scopes.contains(scope))).collect();
+    let is_admin = viewer.may(Scope::Admin);
+    let granted = Scope::ALL.iter().filter(|scope| is_admin || viewer.may(**scope));
+    let boxes: Vec<_> = granted.map(|scope| checkbox_of(*scope, entered.scopes.contains(scope))).collect();
     let fields = html! {
         fieldset {
             legend { "Permissions" }
             @if let Some(error) = wrong.scopes { p.error role="alert" { (error) } }
             (row(&boxes))
         }
-        @if !viewer.is_admin() {
+        @if !is_admin {
             p { "Your key grants only its own permissions. Others need a key with the scope " code { "admin" } "." }
         }
         (text_input(&days, TextKind::Number, &entered.days))
         (submit("Add the key", Tone::Notice))
         p.hint { "The next page shows the key once. The store has only its hash." }
     };
-    card("Add an API key", form(&action, viewer.csrf, fields))
+    card("Add an API key", form(&PARTNER_KEYS.of([&partner.partner_id]), &viewer.csrf, fields))
 }
 
 fn checkbox_of(scope: Scope, is_ticked: bool) -> Markup {
@@ -164,7 +184,7 @@ fn checkbox_of(scope: Scope, is_ticked: bool) -> Markup {
 
 /// Returns the page of a new key, the only one that contains it.
 pub fn new_key(new: &NewPartnerKey) -> Markup {
-    let path = partner_path(&new.partner_id);
+    let path = PARTNER.of([&new.partner_id]);
     html! {
         (notice(Tone::Warning, "This key is shown only once", html! {
             p { "Copy it now, and give it to the partner on a confidential way. The store has only its hash: who \
@@ -184,23 +204,16 @@ pub fn new_key(new: &NewPartnerKey) -> Markup {
     }
 }
 
-/// Returns the confirmation of the revocation of a key.
-pub fn revoke_question(partner: &Partner, key_id: &str, viewer: &Viewer<'_>) -> Markup {
-    let (name, path) = (&partner.partner_id, partner_path(&partner.partner_id));
-    let Some(key) = partner.keys.iter().find(|key| key.key_id == key_id) else {
-        return html! {};
-    };
+/// Returns the question whether to revoke a key.
+pub fn revoke_question(partner: &Partner, key: &PartnerKey, viewer: &Viewer) -> Markup {
+    let (name, key_id) = (&partner.partner_id, &key.key_id);
     let is_valid = |other: &&PartnerKey| Validity::of(other, viewer.now) != Validity::Ended;
-    let others = partner.keys.iter().filter(|other| other.key_id != key_id).filter(is_valid).count();
+    let others = partner.keys.iter().filter(|other| other.key_id != *key_id).filter(is_valid).count();
     let consequence = html! {
         p { "All requests with key " (id(key_id)) " of " strong { (name) } " are refused from now on, in every process. This is for ever." }
         ul {
             li { "Its permissions: " (key.scopes.join(", ")) "." }
-            li {
-                "Its last use: "
-                @match &key.last_used_at { Some(at) => (time(at)), None => "not recorded" }
-                ", to about a day."
-            }
+            li { "Its last use: " (last_use(key)) ", to about a day." }
             @if others == 0 {
                 li { strong { "The partner has no other valid key: it cannot send requests until it gets one." } }
             } @else {
@@ -208,24 +221,42 @@ pub fn revoke_question(partner: &Partner, key_id: &str, viewer: &Viewer<'_>) -> 
             }
         }
     };
-    let action = format!("{path}/keys/{}", encoded(key_id));
-    let fields = html! {
-        (confirm_checkbox("confirm-revoke", "The key shall be refused for ever"))
-        .actions { (submit("Revoke the key", Tone::Bad)) (button_link(&path, "Cancel")) }
+    let question = Question {
+        title: "Revoke the key?",
+        consequence,
+        action: &PARTNER_KEY.of([name, key_id]),
+        fields: html! {},
+        confirmation: Confirmation::Ticked("The key shall be refused for ever"),
+        button: submit("Revoke the key", Tone::Bad),
+        back: &PARTNER.of([name]),
     };
-    confirm("Revoke the key?", consequence, form(&action, viewer.csrf, fields))
+    question.ask(&viewer.csrf)
 }
 
 #[cfg(test)]
 mod tests {
-    use actix_web::test::TestRequest;
     use serde_json::json;
 
-    use super::super::viewer::tests::{key, shop, viewer};
+    use super::super::tests::{key, shop};
     use super::*;
+    use crate::console::viewer::tests::viewer;
 
     fn entered(form: &str) -> Entered {
-        Entered::of_form(&Values::of_query(&TestRequest::with_uri(&format!("/?{form}")).to_http_request()))
+        Entered::of_form(&Values::of_query(form))
+    }
+
+    #[test]
+    fn keys_that_expire_need_attention_in_time() {
+        let now = viewer(&[]).now;
+        let check = |expires_at: Option<&str>, expected| {
+            let key: PartnerKey = serde_json::from_value(key("k", expires_at)).unwrap();
+            assert_eq!(Validity::of(&key, now), expected, "{expires_at:?}");
+        };
+        check(None, Validity::Unlimited);
+        check(Some("2027-11-21T08:00:00.000Z"), Validity::Limited);
+        check(Some("2026-11-21T09:00:00.000Z"), Validity::EndsSoon(3_600));
+        check(Some("2026-11-21T08:00:00.000Z"), Validity::Ended);
+        check(Some("2020-11-21T08:00:00.000Z"), Validity::Ended);
     }
 
     #[test]
@@ -278,15 +309,15 @@ mod tests {
     #[test]
     fn revoking_says_what_stops() {
         let one = shop(&json!({}));
-        let html = revoke_question(&one, "aaaa000011112222", &viewer(Scope::ALL)).into_string();
+        let html = revoke_question(&one, &one.keys[0], &viewer(Scope::ALL)).into_string();
         assert!(html.contains("no other valid key") && html.contains("deposit, read"));
         assert!(
             html.contains(r#"action="/console/partners/shop/keys/aaaa000011112222""#)
                 && html.contains("data-confirm")
         );
         let two = shop(&json!({ "keys": [key("a", None), key("b", None)] }));
-        assert!(revoke_question(&two, "a", &viewer(Scope::ALL)).into_string().contains("keeps 1 valid key"));
-        assert_eq!(revoke_question(&two, "c", &viewer(Scope::ALL)).into_string(), "");
+        let html = revoke_question(&two, &two.keys[0], &viewer(Scope::ALL)).into_string();
+        assert!(html.contains("keeps 1 valid key"));
     }
 
     #[test]

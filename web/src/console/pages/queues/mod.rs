@@ -5,27 +5,19 @@ mod scaling;
 mod tests;
 
 use actix_web::HttpResponse;
+use actix_web::http::StatusCode;
 use maud::{Markup, html};
 use postonce_schemas::json::{Overview, OverviewQueue};
 
 use super::overview::{NOW, depth, is_held, processes};
-use crate::console::html::components::{Column, Tone, age, card, card_with, empty, id, notice, table, time};
+use crate::console::addresses::{LIVE_QUEUES, Section};
+use crate::console::html::components::{Table, Tone, age, card, card_with, empty, id, notice, time};
 use crate::console::html::format::{self, counted};
-use crate::console::html::shell::{self, Section, link};
+use crate::console::html::shell;
 use crate::console::live::{Event, stream};
 use crate::console::page_error::PageError;
+use crate::console::viewer::Viewer;
 use crate::console::visitor::Visitor;
-
-const LIVE: &str = "/console/live/queues";
-
-const COLUMNS: [Column<'_>; 6] = [
-    Column::text("Queue"),
-    Column::number("Messages"),
-    Column::number("Leased"),
-    Column::number("Oldest message"),
-    Column::number("Receivers"),
-    Column::text("Assigned to"),
-];
 
 /// Shows the page.
 ///
@@ -33,7 +25,7 @@ const COLUMNS: [Column<'_>; 6] = [
 /// [`PageError`] with the problem that the API answers.
 pub async fn show(visitor: Visitor) -> Result<HttpResponse, PageError> {
     let overview: Overview = visitor.get(NOW).await?;
-    Ok(visitor.live_page(Section::Queues, "Queues", LIVE, body(&overview, &visitor.sections())))
+    Ok(visitor.live_page(StatusCode::OK, LIVE_QUEUES, body(&overview, visitor.viewer())))
 }
 
 /// Streams the events of the page.
@@ -43,22 +35,22 @@ pub async fn show(visitor: Visitor) -> Result<HttpResponse, PageError> {
 pub async fn live(visitor: Visitor) -> Result<HttpResponse, PageError> {
     stream(visitor, |visitor| async move {
         let overview: Overview = visitor.get(NOW).await?;
-        Ok(events(&overview, &visitor.sections()))
+        Ok(events(&overview, visitor.viewer()))
     })
 }
 
-fn body(overview: &Overview, sections: &[Section]) -> Markup {
+fn body(overview: &Overview, viewer: &Viewer) -> Markup {
     html! {
-        (shell::live("gate", gate(overview, sections)))
+        (shell::live("gate", gate(overview, viewer)))
         (shell::live("queues", queues(overview)))
         (shell::live("scaling", scaling::advice(overview)))
         (card("Processes", shell::live("processes", processes::processes(overview))))
     }
 }
 
-fn events(overview: &Overview, sections: &[Section]) -> Vec<Event> {
+fn events(overview: &Overview, viewer: &Viewer) -> Vec<Event> {
     vec![
-        Event::region("gate", gate(overview, sections)),
+        Event::region("gate", gate(overview, viewer)),
         Event::region("queues", queues(overview)),
         Event::region("scaling", scaling::advice(overview)),
         Event::region("processes", processes::processes(overview)),
@@ -66,11 +58,11 @@ fn events(overview: &Overview, sections: &[Section]) -> Vec<Event> {
 }
 
 /// Returns a notice that all work waits, while the gate is held.
-fn gate(overview: &Overview, sections: &[Section]) -> Markup {
+fn gate(overview: &Overview, viewer: &Viewer) -> Markup {
     let help = html! {
         p {
             "All queues wait, whatever the number of workers is. "
-            (link(sections, Section::Gate, "Go to the gate"))
+            (viewer.link(Section::Gate, "Go to the gate"))
         }
     };
     html! {
@@ -89,9 +81,15 @@ fn queues(overview: &Overview) -> Markup {
     let mut sorted: Vec<&OverviewQueue> = overview.queues.iter().collect();
     sorted.sort_by(|a, b| b.depth.cmp(&a.depth).then_with(|| a.name.cmp(&b.name)));
     let all_answer = overview.processes.iter().all(|process| process.answers);
-    let rows: Vec<Vec<Markup>> = sorted.into_iter().map(|queue| row(queue, all_answer)).collect();
+    let table = Table::new("Queues", sorted)
+        .text("Queue", |queue| id(&queue.name))
+        .number("Messages", |queue| format::count(queue.depth))
+        .number("Leased", |queue| format::count(queue.messages_leased))
+        .number("Oldest message", oldest)
+        .number("Receivers", receivers)
+        .text("Assigned to", |queue| assigned_to(queue, all_answer));
     let body = html! {
-        (table("Queues", &COLUMNS, &rows))
+        (table)
         @if overview.queues.iter().any(|queue| !queue.oldest_age_known) {
             p.hint {
                 "Not known: workers have received all messages of the queue, also workers that ended, and the store tells the age \
@@ -110,24 +108,23 @@ fn queues(overview: &Overview) -> Markup {
     card_with("Queues", as_of, body)
 }
 
-/// Returns the cells of a queue. If `all_answer` is `false`, the queue may be assigned to a process that did not answer.
-fn row(queue: &OverviewQueue, all_answer: bool) -> Vec<Markup> {
-    let OverviewQueue { name, depth, oldest_age_s, oldest_age_known, messages_leased, .. } = queue;
+fn oldest(queue: &OverviewQueue) -> Markup {
+    html! {
+        @if !queue.oldest_age_known { span.muted { "not known" } }
+        @else if queue.depth == 0 { span.muted { "none" } }
+        @else { (age(queue.oldest_age_s)) }
+    }
+}
+
+fn receivers(queue: &OverviewQueue) -> String {
     let (active, max) = (queue.active_receivers.into(), queue.receivers_max.into());
-    let oldest = html! {
-        @if !oldest_age_known { span.muted { "not known" } }
-        @else if *depth == 0 { span.muted { "none" } }
-        @else { (age(*oldest_age_s)) }
-    };
-    vec![
-        id(name),
-        html! { (format::count(*depth)) },
-        html! { (format::count(*messages_leased)) },
-        oldest,
-        html! { (format::count(active)) " of " (format::count(max)) },
-        html! {
-            @if queue.assigned_to.is_empty() { span.muted { (if all_answer { "all workers" } else { "not known" }) } }
-            @for (index, process) in queue.assigned_to.iter().enumerate() { @if index > 0 { br; } (id(process)) }
-        },
-    ]
+    format!("{} of {}", format::count(active), format::count(max))
+}
+
+/// If `all_answer` is `false`, the queue may be assigned to a process that did not answer.
+fn assigned_to(queue: &OverviewQueue, all_answer: bool) -> Markup {
+    html! {
+        @if queue.assigned_to.is_empty() { span.muted { (if all_answer { "all workers" } else { "not known" }) } }
+        @for (index, process) in queue.assigned_to.iter().enumerate() { @if index > 0 { br; } (id(process)) }
+    }
 }

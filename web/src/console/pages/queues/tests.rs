@@ -2,10 +2,12 @@
 
 use super::super::overview::sample::{held, queue, well};
 use super::*;
+use crate::access::scopes::Scope;
 use crate::console::html::format::THIN_SPACE;
+use crate::console::viewer::tests::viewer;
 
 fn shown(overview: &Overview) -> String {
-    body(overview, &Section::ALL).into_string().replace(THIN_SPACE, " ")
+    body(overview, &viewer(Scope::ALL)).into_string().replace(THIN_SPACE, " ")
 }
 
 #[test]

@@ -1,62 +1,21 @@
-//! Rights of the viewer, and texts that the pages of batches share.
+//! Phases of batches in words, rights to batches, and texts that their pages share.
 
-use maud::Markup;
 use postonce_schemas::json::BatchPhase;
 use postonce_shared::domain::time::Timestamp;
 
 use crate::access::scopes::Scope;
-use crate::console::html::components::{Tone, link_if};
+use crate::console::html::components::Tone;
 use crate::console::html::format;
-use crate::console::pages::partners::partner_path;
-use crate::console::visitor::Visitor;
+use crate::console::viewer::Viewer;
 
-/// Signed-in operator on the pages of batches.
-#[derive(Debug, Clone, Copy)]
-pub struct Viewer<'a> {
-    /// Token for forms.
-    pub csrf: &'a str,
-    /// Id of the partner that owns the key.
-    pub partner: &'a str,
-    /// Whether the key may read and cancel the batches of all partners.
-    pub operates: bool,
-    /// Whether the key may read and cancel the batches of its own partner.
-    pub submits: bool,
-    /// Whether the key may read the results of all batches.
-    pub administers: bool,
-    /// Whether the key may read partners.
-    pub reads_partners: bool,
-    /// Current time.
-    pub now: Timestamp,
+/// Returns whether a key may read and cancel a batch of a partner.
+pub fn may_cancel(viewer: &Viewer, partner: &str) -> bool {
+    viewer.may(Scope::Operate) || (viewer.may(Scope::Batch) && viewer.partner == partner)
 }
 
-impl<'a> Viewer<'a> {
-    /// Returns the viewer for a signed-in operator.
-    pub fn of(visitor: &'a Visitor) -> Self {
-        Self {
-            csrf: visitor.form_token(),
-            partner: visitor.partner(),
-            operates: visitor.may(Scope::Operate),
-            submits: visitor.may(Scope::Batch),
-            administers: visitor.may(Scope::Admin),
-            reads_partners: visitor.may(Scope::Partners),
-            now: visitor.console().world.now(),
-        }
-    }
-
-    /// Returns whether the key may cancel a batch of a partner.
-    pub fn may_cancel(&self, partner: &str) -> bool {
-        self.operates || (self.submits && partner == self.partner)
-    }
-
-    /// Returns the name of a partner, linked if the key may read partners.
-    pub fn partner_link(&self, partner: &str) -> Markup {
-        link_if(self.reads_partners, &partner_path(partner), partner)
-    }
-
-    /// Returns whether the key may read the results of a batch of a partner.
-    pub fn may_read_results(&self, partner: &str) -> bool {
-        self.administers || (self.submits && partner == self.partner)
-    }
+/// Returns whether a key may read the results of a batch of a partner, which contain balances.
+pub fn may_read_results(viewer: &Viewer, partner: &str) -> bool {
+    viewer.may(Scope::Admin) || (viewer.may(Scope::Batch) && viewer.partner == partner)
 }
 
 /// Meaning of a phase for an operator.
@@ -102,6 +61,7 @@ pub mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::console::viewer::tests::viewer;
 
     /// Returns a batch of the partner `shop` in the phase `posting`, with changed members.
     pub fn batch(changes: &Value) -> PartnerBatch {
@@ -118,13 +78,6 @@ pub mod tests {
         PartnerBatch { partner_id: "shop".to_owned(), batch }
     }
 
-    /// Returns a viewer of the partner `ops` with all rights to batches.
-    pub fn viewer() -> Viewer<'static> {
-        let now = Timestamp::parse("2026-11-21T08:00:00Z").unwrap();
-        let (csrf, partner) = ("token", "ops");
-        Viewer { csrf, partner, operates: true, submits: true, administers: true, reads_partners: true, now }
-    }
-
     #[test]
     fn items_with_an_outcome_are_counted() {
         let found = batch(&json!({}));
@@ -133,17 +86,17 @@ pub mod tests {
 
     #[test]
     fn times_are_for_people() {
-        let now = viewer().now;
+        let now = viewer(&[]).now;
         assert_eq!(until("2026-11-21T08:04:12.000Z", now).as_deref(), Some("4 min 12 s"));
         assert_eq!((until("2026-11-21T07:00:00.000Z", now), until("soon", now)), (None, None));
     }
 
     #[test]
     fn rights_depend_on_the_scope_and_the_partner() {
-        let only_own = Viewer { operates: false, administers: false, ..viewer() };
-        assert!(only_own.may_cancel("ops") && only_own.may_read_results("ops"));
-        assert!(!only_own.may_cancel("shop") && !only_own.may_read_results("shop"));
-        let operator = Viewer { administers: false, submits: false, ..viewer() };
-        assert!(operator.may_cancel("shop") && !operator.may_read_results("shop"));
+        let only_own = viewer(&[Scope::Batch]);
+        assert!(may_cancel(&only_own, "ops") && may_read_results(&only_own, "ops"));
+        assert!(!may_cancel(&only_own, "shop") && !may_read_results(&only_own, "shop"));
+        let operator = viewer(&[Scope::Operate]);
+        assert!(may_cancel(&operator, "shop") && !may_read_results(&operator, "shop"));
     }
 }
