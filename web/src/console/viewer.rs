@@ -61,7 +61,7 @@ impl Viewer {
 }
 
 #[cfg(test)]
-pub mod tests {
+pub(crate) mod tests {
     use super::*;
 
     /// Returns a viewer of the partner `ops` whose key has these scopes.

@@ -166,7 +166,8 @@ mod tests {
 
     #[test]
     fn a_page_marks_its_section_and_escapes_text() {
-        let viewer = Viewer { partner: "a <b>".to_owned(), ..viewer(Scope::ALL) };
+        let mut viewer = viewer(Scope::ALL);
+        viewer.partner = "a <b>".to_owned();
         let page = page(&plain(&viewer), html! { p { "body" } }).into_string();
         assert!(page.starts_with("<!DOCTYPE html><html lang=\"en\">"));
         assert!(page.contains("<title>Queues · Postonce</title>"));

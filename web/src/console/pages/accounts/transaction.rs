@@ -339,8 +339,9 @@ mod tests {
             "status": "rejected", "reason": "account_frozen", "rejected_at": "2026-11-21T08:00:00.200Z"
         }));
         let rejected: Transaction = serde_json::from_value(rejected).unwrap();
-        let html = body_of_own(&rejected, &Viewer { partner: "shop".to_owned(), ..viewer(&[Scope::Read]) })
-            .into_string();
+        let mut viewer = viewer(&[Scope::Read]);
+        viewer.partner = "shop".to_owned();
+        let html = body_of_own(&rejected, &viewer).into_string();
         assert!(html.contains("The reason: the account was frozen, 0.077 s after its acceptance"));
         assert!(html.contains("Deposit of shop") && html.contains("the scope <code>admin</code>"));
     }
