@@ -8,13 +8,15 @@ use std::process::Command;
 
 use postonce_tests::prelude::*;
 
-const READMES: [&str; 14] = [
+const READMES: [&str; 16] = [
     "README.md",
     "shared/README.md",
     "shared/process/README.md",
     "schemas/README.md",
     "worker/README.md",
     "web/README.md",
+    "web/API.md",
+    "web/OPERATIONS.md",
     "tests/README.md",
     "deploy/CHANGELOG.md",
     RUNBOOK,
@@ -232,7 +234,7 @@ fn the_first_deposit_works_as_it_is_written() {
     let first = first.replace("po_…", &key).replace("http://127.0.0.1:8080", service.address());
     let settings_of_first: String = first.lines().take(2).map(|line| format!("{line}\n")).collect();
     // The same deposit in XML is the same transaction.
-    let in_xml = block(read("web/README.md").split_once("## Partners").unwrap().1);
+    let in_xml = block(read("web/OPERATIONS.md").split_once("## Partners").unwrap().1);
     for (script, expected) in [
         (first, vec![r#""status":"posted""#, r#""balance":"125.50""#, r#""reference":"invoice 7""#]),
         (

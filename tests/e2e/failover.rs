@@ -1,5 +1,5 @@
 //! The storage goes back in time, as after a failover to a region to which not everything was copied: the written
-//! procedure (web/README.md, "When the storage went back in time") with tables of Azurite that are replaced by older copies.
+//! procedure (web/OPERATIONS.md, "When the storage went back in time") with tables of Azurite that are replaced by older copies.
 
 use std::collections::BTreeSet;
 
