@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::blobs::Blob;
-use super::items::{self, RAW_BYTES_MAX, Stored, Undecodable};
+use super::items::{self, ItemError, RAW_BYTES_MAX, Stored};
 use crate::domain::batch::{Digest, Item};
 use crate::domain::journal::PAGE_ENTRIES_MAX;
 
@@ -38,7 +38,7 @@ impl Stored for ChunkEntry {
         items::push(self, raw);
     }
 
-    fn decode_from(raw: &mut &[u8]) -> Result<Self, Undecodable> {
+    fn decode_from(raw: &mut &[u8]) -> Result<Self, ItemError> {
         items::take(raw)
     }
 }

@@ -14,7 +14,7 @@ use super::items::{self, InvalidItem, ResultLine};
 use super::messages::{self, ChunkOutcome, Named};
 use super::results::{Page, PageEntry, PageWriter};
 use super::{BLOBS_AT_ONCE, BatchFault, Batches, load};
-use crate::domain::batch::{Batch, BatchKey, Digest, ItemResult, Manifest, NotAllowed, Phase, Progress};
+use crate::domain::batch::{Batch, BatchKey, Digest, ItemResult, Manifest, Phase, PhaseError, Progress};
 use crate::ports::fault::StoreFault;
 use crate::ports::operations::metered;
 
@@ -94,7 +94,7 @@ impl Batches {
         let complete = |batch: Batch| match batch.complete(results, now, &operations) {
             Ok(completed) => Ok(Some(completed)),
             // Another controller has completed it.
-            Err(NotAllowed::Phase(_)) => Ok(None),
+            Err(PhaseError::Phase(_)) => Ok(None),
             Err(other) => Err(other),
         };
         if let Some(completed) = self.change(&batch.key, complete).await? {

@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::items::{self, InvalidItem, RAW_BYTES_MAX, Stored, Undecodable};
+use super::items::{self, InvalidItem, ItemError, RAW_BYTES_MAX, Stored};
 use crate::domain::batch::{Digest, Item, Tally};
 use crate::domain::ids::AccountKey;
 
@@ -40,7 +40,7 @@ impl Stored for PartEntry {
         items::push(self, raw);
     }
 
-    fn decode_from(raw: &mut &[u8]) -> Result<Self, Undecodable> {
+    fn decode_from(raw: &mut &[u8]) -> Result<Self, ItemError> {
         items::take(raw)
     }
 }

@@ -13,7 +13,7 @@ use super::chunks::{self, Chunk, ChunkEntry};
 use super::document::PartEntry;
 use super::items::{self};
 use super::{BLOBS_AT_ONCE, BatchFault, Batches, load, messages};
-use crate::domain::batch::{Batch, BatchKey, Item, Manifest, NotAllowed, Phase};
+use crate::domain::batch::{Batch, BatchKey, Item, Manifest, Phase, PhaseError};
 use crate::ports::operations::metered;
 use crate::ports::world::WorldExt as _;
 
@@ -74,7 +74,7 @@ impl Batches {
         let (manifest, now) = (Manifest { split, digest, chunks: count }, self.world.now());
         let post = |batch: Batch| match batch.post(manifest.clone(), now, &operations) {
             Ok(posting) => Ok(Some(posting)),
-            Err(NotAllowed::Phase(_)) => Ok(None),
+            Err(PhaseError::Phase(_)) => Ok(None),
             Err(other) => Err(other),
         };
         let current = self.change(&batch.key, post).await?;

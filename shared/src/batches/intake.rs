@@ -11,7 +11,7 @@ use super::blobs::{Blob, Blobs, digest_of};
 use super::document::{Part, PartEntry, Summary};
 use super::{BatchFault, Batches, items};
 use crate::domain::account::Versioned;
-use crate::domain::batch::{Batch, BatchKey, Digest, Document, NotAllowed, Phase};
+use crate::domain::batch::{Batch, BatchKey, Digest, Document, Phase, PhaseError};
 use crate::ports::fault::StoreFault;
 use crate::ports::sync_store::Swapped;
 use crate::ports::world::WorldExt as _;
@@ -207,7 +207,7 @@ impl Batches {
         let now = self.world.now();
         let cancel = |batch: Batch| match batch.cancel(now) {
             Ok(cancelled) => Ok(Some(cancelled)),
-            Err(NotAllowed::Phase(_)) => Ok(None),
+            Err(PhaseError::Phase(_)) => Ok(None),
             Err(other) => Err(other),
         };
         let Some(batch) = self.change(key, cancel).await? else { return Ok(Cancelled::Unknown) };

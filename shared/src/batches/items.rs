@@ -48,7 +48,7 @@ impl ResultLine {
 
 /// Error for data that cannot be decoded although its digest matches, because a program of another version wrote it.
 #[derive(Debug, thiserror::Error)]
-pub enum Undecodable {
+pub enum ItemError {
     /// The compression or the encoding is not valid.
     #[error("it is not in the stored form")]
     Form(#[source] Box<dyn std::error::Error + Send + Sync>),
@@ -65,8 +65,8 @@ pub trait Stored: Sized {
     /// Decodes the first value, and advances `raw` past it.
     ///
     /// # Errors
-    /// [`Undecodable`]
-    fn decode_from(raw: &mut &[u8]) -> Result<Self, Undecodable>;
+    /// [`ItemError`]
+    fn decode_from(raw: &mut &[u8]) -> Result<Self, ItemError>;
 }
 
 /// Compresses encoded values.
@@ -84,9 +84,9 @@ pub fn encode<T: Stored>(values: &[T]) -> Vec<u8> {
 /// Expands and decodes values.
 ///
 /// # Errors
-/// [`Undecodable`]
-pub fn decode<T: Stored>(body: &[u8]) -> Result<Vec<T>, Undecodable> {
-    let raw = zstd::bulk::decompress(body, RAW_BYTES_MAX).map_err(|error| Undecodable::Form(error.into()))?;
+/// [`ItemError`]
+pub fn decode<T: Stored>(body: &[u8]) -> Result<Vec<T>, ItemError> {
+    let raw = zstd::bulk::decompress(body, RAW_BYTES_MAX).map_err(|error| ItemError::Form(error.into()))?;
     let (mut rest, mut values) = (raw.as_slice(), Vec::new());
     while !rest.is_empty() {
         values.push(T::decode_from(&mut rest)?);
@@ -98,8 +98,8 @@ pub(super) fn push(row: &impl Serialize, raw: &mut Vec<u8>) {
     *raw = postcard::to_extend(row, std::mem::take(raw)).expect("texts and numbers can always be written");
 }
 
-pub(super) fn take<T: DeserializeOwned>(raw: &mut &[u8]) -> Result<T, Undecodable> {
-    let (row, rest) = postcard::take_from_bytes(raw).map_err(|error| Undecodable::Form(Box::new(error)))?;
+pub(super) fn take<T: DeserializeOwned>(raw: &mut &[u8]) -> Result<T, ItemError> {
+    let (row, rest) = postcard::take_from_bytes(raw).map_err(|error| ItemError::Form(Box::new(error)))?;
     *raw = rest;
     Ok(row)
 }
@@ -150,13 +150,13 @@ impl Stored for Item {
         push(&row, raw);
     }
 
-    fn decode_from(raw: &mut &[u8]) -> Result<Self, Undecodable> {
+    fn decode_from(raw: &mut &[u8]) -> Result<Self, ItemError> {
         let row: OwnedItemRow = take(raw)?;
-        let currency = Currency::parse(&row.currency).map_err(|_| Undecodable::Value("currency"))?;
+        let currency = Currency::parse(&row.currency).map_err(|_| ItemError::Value("currency"))?;
         let details = Details::from_stored(row.reference, row.metadata, row.unknown_members);
         let instruction = Instruction {
-            kind: TransactionKind::from_code(&row.kind).ok_or(Undecodable::Value("kind"))?,
-            amount: Amount::try_new(row.amount, currency).map_err(|_| Undecodable::Value("amount"))?,
+            kind: TransactionKind::from_code(&row.kind).ok_or(ItemError::Value("kind"))?,
+            amount: Amount::try_new(row.amount, currency).map_err(|_| ItemError::Value("amount"))?,
             details,
         };
         let account =
@@ -170,7 +170,7 @@ impl Stored for InvalidItem {
         push(self, raw);
     }
 
-    fn decode_from(raw: &mut &[u8]) -> Result<Self, Undecodable> {
+    fn decode_from(raw: &mut &[u8]) -> Result<Self, ItemError> {
         take(raw)
     }
 }
@@ -212,28 +212,27 @@ impl Stored for ItemResult {
         push(&ResultRow { line: self.line, message: self.message.as_uuid(), status, outcome }, raw);
     }
 
-    fn decode_from(raw: &mut &[u8]) -> Result<Self, Undecodable> {
+    fn decode_from(raw: &mut &[u8]) -> Result<Self, ItemError> {
         let row: ResultRow = take(raw)?;
         let outcome = match row.outcome {
             OutcomeRow::Posted { counter, balance, currency } => {
                 let currency =
                     std::str::from_utf8(&currency).ok().and_then(|code| Currency::parse(code).ok());
-                let currency = currency.ok_or(Undecodable::Value("currency"))?;
+                let currency = currency.ok_or(ItemError::Value("currency"))?;
                 if counter > OrderNumber::COUNTER_MAX {
-                    return Err(Undecodable::Value("order number"));
+                    return Err(ItemError::Value("order number"));
                 }
                 ItemOutcome::Posted {
                     order_number: OrderNumber::from_counter(counter),
-                    balance_after: Balance::try_new(balance, currency)
-                        .ok_or(Undecodable::Value("balance"))?,
+                    balance_after: Balance::try_new(balance, currency).ok_or(ItemError::Value("balance"))?,
                 }
             }
             OutcomeRow::Rejected(code) => {
-                ItemOutcome::Rejected(RejectReason::from_code(&code).ok_or(Undecodable::Value("reason"))?)
+                ItemOutcome::Rejected(RejectReason::from_code(&code).ok_or(ItemError::Value("reason"))?)
             }
             OutcomeRow::KeyReused => ItemOutcome::KeyReused,
         };
-        let status = ItemStatus::ALL.get(usize::from(row.status)).ok_or(Undecodable::Value("status"))?;
+        let status = ItemStatus::ALL.get(usize::from(row.status)).ok_or(ItemError::Value("status"))?;
         Ok(Self { line: row.line, message: MessageId::from_uuid(row.message), status: *status, outcome })
     }
 }
@@ -252,13 +251,13 @@ impl Stored for ResultLine {
         }
     }
 
-    fn decode_from(raw: &mut &[u8]) -> Result<Self, Undecodable> {
-        let (tag, rest) = raw.split_first().ok_or(Undecodable::Value("kind of line"))?;
+    fn decode_from(raw: &mut &[u8]) -> Result<Self, ItemError> {
+        let (tag, rest) = raw.split_first().ok_or(ItemError::Value("kind of line"))?;
         *raw = rest;
         match tag {
             0 => ItemResult::decode_from(raw).map(Self::Item),
             1 => InvalidItem::decode_from(raw).map(Self::Invalid),
-            _ => Err(Undecodable::Value("kind of line")),
+            _ => Err(ItemError::Value("kind of line")),
         }
     }
 }

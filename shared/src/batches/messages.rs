@@ -61,7 +61,7 @@ pub fn post_queues(queue_count: u16) -> Vec<QueueName> {
 
 /// A message that cannot be decoded.
 #[derive(Debug, thiserror::Error)]
-pub enum Malformed {
+pub enum BatchMessageError {
     /// The body is not JSON of the expected form.
     #[error("it is not a message of a batch")]
     Form(#[from] serde_json::Error),
@@ -152,11 +152,11 @@ impl Named {
     /// Decodes a body.
     ///
     /// # Errors
-    /// [`Malformed`]
-    pub fn decode(body: &[u8]) -> Result<Self, Malformed> {
+    /// [`BatchMessageError`]
+    pub fn decode(body: &[u8]) -> Result<Self, BatchMessageError> {
         let row: NamedRow = parse(body)?;
         if row.chunks.len() > CHUNKS_PER_MESSAGE_MAX {
-            return Err(Malformed::Value);
+            return Err(BatchMessageError::Value);
         }
         let key = key(&row.partner, row.batch)?;
         Ok(Self { key, chunks: row.chunks, ends_stop: row.ends_stop })
@@ -164,19 +164,19 @@ impl Named {
 }
 
 /// Parses a body. Checks the version first, because a newer version may differ in all other members.
-fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Malformed> {
+fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, BatchMessageError> {
     #[derive(Deserialize)]
     struct Version {
         v: u32,
     }
     match serde_json::from_slice::<Version>(body) {
-        Ok(Version { v }) if v > VERSION => Err(Malformed::Newer(v)),
+        Ok(Version { v }) if v > VERSION => Err(BatchMessageError::Newer(v)),
         _ => Ok(serde_json::from_slice(body)?),
     }
 }
 
-fn key(partner: &str, batch: Uuid) -> Result<BatchKey, Malformed> {
-    let partner = PartnerId::parse(partner).map_err(|_| Malformed::Value)?;
+fn key(partner: &str, batch: Uuid) -> Result<BatchKey, BatchMessageError> {
+    let partner = PartnerId::parse(partner).map_err(|_| BatchMessageError::Value)?;
     Ok(BatchKey { partner, batch: BatchId::from_uuid(batch) })
 }
 
@@ -230,15 +230,15 @@ impl ChunkOutcome {
     /// Decodes a body, and verifies its seal.
     ///
     /// # Errors
-    /// [`Malformed`]. For [`Malformed::Unsealed`], the chunk can be posted again to derive its outcome ([`Self::named`]).
-    pub fn decode(body: &[u8], seal: &Seal) -> Result<Self, Malformed> {
+    /// [`BatchMessageError`]. For [`BatchMessageError::Unsealed`], the chunk can be posted again to derive its outcome ([`Self::named`]).
+    pub fn decode(body: &[u8], seal: &Seal) -> Result<Self, BatchMessageError> {
         let row: OutcomeRow = parse(body)?;
         let key = key(&row.partner, row.batch)?;
         if !seal.verify(Purpose::ChunkOutcome, body) {
-            return Err(Malformed::Unsealed);
+            return Err(BatchMessageError::Unsealed);
         }
-        let results = digest(&row.results).ok_or(Malformed::Value)?;
-        let totals = totals_of(&row.totals).ok_or(Malformed::Value)?;
+        let results = digest(&row.results).ok_or(BatchMessageError::Value)?;
+        let totals = totals_of(&row.totals).ok_or(BatchMessageError::Value)?;
         let operations = operations_of(&row.operations);
         Ok(Self { key, split: row.split, chunk: row.chunk, results, totals, operations })
     }
@@ -246,8 +246,8 @@ impl ChunkOutcome {
     /// Returns the chunk that a body names, without verifying the seal.
     ///
     /// # Errors
-    /// [`Malformed`]
-    pub fn named(body: &[u8]) -> Result<Named, Malformed> {
+    /// [`BatchMessageError`]
+    pub fn named(body: &[u8]) -> Result<Named, BatchMessageError> {
         let row: OutcomeRow = parse(body)?;
         Ok(Named::of(key(&row.partner, row.batch)?, vec![row.chunk]))
     }

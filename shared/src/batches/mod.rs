@@ -38,14 +38,14 @@ use uuid::Uuid;
 
 use self::blobs::{Blob, Blobs};
 use self::chunks::{CHUNK_ITEMS_MAX, ChunkEntry};
-use self::items::{Stored, Undecodable};
+use self::items::{ItemError, Stored};
 use self::messages::Named;
 use self::open::Manifests;
 use self::records::BatchRecords;
 use crate::access::partner_cache::Standing;
 use crate::backoff::SHARED_VALUE_WRITE;
 use crate::domain::account::Versioned;
-use crate::domain::batch::{Batch, BatchKey, Digest, Hindrance, HindranceReason, NotAllowed, Progress};
+use crate::domain::batch::{Batch, BatchKey, Digest, Hindrance, HindranceReason, PhaseError, Progress};
 use crate::messaging::envelope::seal::Seal;
 use crate::ports::Store;
 use crate::ports::doorbell::Doorbell;
@@ -86,10 +86,10 @@ pub enum BatchFault {
     Lost(Blob),
     /// A body cannot be decoded.
     #[error("{0} of the batch cannot be decoded")]
-    Undecodable(Blob, #[source] Undecodable),
+    ItemError(Blob, #[source] ItemError),
     /// The totals are inconsistent, which indicates a bug.
     #[error("the batch cannot be completed")]
-    NotAllowed(#[from] NotAllowed),
+    PhaseError(#[from] PhaseError),
 }
 
 impl BatchFault {
@@ -99,7 +99,7 @@ impl BatchFault {
             Self::Store(fault) => fault.is_transient(),
             Self::Post(fault) => fault.is_transient(),
             Self::Contended | Self::NoSecret => true,
-            Self::Lost(_) | Self::Undecodable(..) | Self::NotAllowed(_) => false,
+            Self::Lost(_) | Self::ItemError(..) | Self::PhaseError(_) => false,
         }
     }
 
@@ -117,8 +117,8 @@ impl BatchFault {
             Self::Contended | Self::Post(PostFault::Contended) => HindranceReason::Contention,
             Self::NoSecret => HindranceReason::SecretUnknown,
             Self::Lost(_) => HindranceReason::DataMissing,
-            Self::Undecodable(..) => HindranceReason::DataUnreadable,
-            Self::NotAllowed(_)
+            Self::ItemError(..) => HindranceReason::DataUnreadable,
+            Self::PhaseError(_)
             | Self::Post(PostFault::AccountUnknown | PostFault::NeverAccepted | PostFault::Bug) => {
                 HindranceReason::InternalFault
             }
@@ -247,7 +247,7 @@ impl Batches {
     async fn change(
         &self,
         key: &BatchKey,
-        change: impl Fn(Batch) -> Result<Option<Batch>, NotAllowed>,
+        change: impl Fn(Batch) -> Result<Option<Batch>, PhaseError>,
     ) -> Result<Option<Batch>, BatchFault> {
         for attempt in 1..=SHARED_VALUE_WRITE.attempts {
             let Some(Versioned { value, revision }) = self.records.find(key).await? else {
@@ -327,7 +327,7 @@ impl Batches {
 /// Reads and decodes a body that the record refers to.
 async fn load<T: Stored>(blobs: &Blobs, blob: Blob, digest: Digest) -> Result<Vec<T>, BatchFault> {
     let body = blobs.get(blob, digest).await?.ok_or(BatchFault::Lost(blob))?;
-    items::decode(&body).map_err(|undecodable| BatchFault::Undecodable(blob, undecodable))
+    items::decode(&body).map_err(|undecodable| BatchFault::ItemError(blob, undecodable))
 }
 
 /// Returns the chunks of a manifest that can be posted now, with their numbers.

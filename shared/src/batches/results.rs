@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::blobs::Blob;
-use super::items::{self, ResultLine, Stored, Undecodable};
+use super::items::{self, ItemError, ResultLine, Stored};
 use super::{BatchFault, Batches, load};
 use crate::domain::batch::{Batch, Digest, Phase};
 
@@ -24,7 +24,7 @@ impl Stored for PageEntry {
         items::push(self, raw);
     }
 
-    fn decode_from(raw: &mut &[u8]) -> Result<Self, Undecodable> {
+    fn decode_from(raw: &mut &[u8]) -> Result<Self, ItemError> {
         items::take(raw)
     }
 }

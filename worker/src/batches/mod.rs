@@ -15,7 +15,7 @@ use futures::future::join_all;
 use postonce_process::meter::Meter;
 use postonce_shared::backoff::MESSAGE;
 use postonce_shared::bank::Bank;
-use postonce_shared::batches::messages::{self, Malformed};
+use postonce_shared::batches::messages::{self, BatchMessageError};
 use postonce_shared::batches::{BatchFault, Batches};
 use postonce_shared::cluster::attempts::Attempts;
 use postonce_shared::domain::batch::{BatchKey, HindranceReason};
@@ -51,7 +51,7 @@ pub trait Role: Send + Sync + 'static {
     const MESSAGES_AT_ONCE: usize;
 
     /// Decodes the body of a message.
-    fn decode(&self, body: &[u8]) -> Result<Self::Work, Malformed>;
+    fn decode(&self, body: &[u8]) -> Result<Self::Work, BatchMessageError>;
 
     /// Returns the batch to which a message belongs.
     fn batch(work: &Self::Work) -> &BatchKey;
@@ -253,8 +253,8 @@ impl<R: Role> Handler for BatchHandler<R> {
 
     async fn read(&self, message: &Message) -> Result<R::Work, DeliveryError> {
         self.role.decode(&message.body).map_err(|malformed| match malformed {
-            Malformed::Newer(_) => DeliveryError::Newer(Cause::from(malformed)),
-            Malformed::Form(_) | Malformed::Value | Malformed::Unsealed => {
+            BatchMessageError::Newer(_) => DeliveryError::Newer(Cause::from(malformed)),
+            BatchMessageError::Form(_) | BatchMessageError::Value | BatchMessageError::Unsealed => {
                 DeliveryError::Refused(chain(&malformed))
             }
         })

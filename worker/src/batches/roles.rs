@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures::future::join_all;
-use postonce_shared::batches::messages::{COUNT, ChunkOutcome, Malformed, Named, POST, SPLIT};
+use postonce_shared::batches::messages::{BatchMessageError, COUNT, ChunkOutcome, Named, POST, SPLIT};
 use postonce_shared::batches::{BatchFault, Batches};
 use postonce_shared::domain::batch::BatchKey;
 use postonce_shared::messaging::envelope::seal::Seal;
@@ -25,7 +25,7 @@ impl Role for Initiator {
     const NAME: &'static str = SPLIT;
     const MESSAGES_AT_ONCE: usize = 1;
 
-    fn decode(&self, body: &[u8]) -> Result<Named, Malformed> {
+    fn decode(&self, body: &[u8]) -> Result<Named, BatchMessageError> {
         Named::decode(body)
     }
 
@@ -60,7 +60,7 @@ impl Role for Processor {
     // A small number, so that several workers share the chunks of a batch.
     const MESSAGES_AT_ONCE: usize = 2;
 
-    fn decode(&self, body: &[u8]) -> Result<Named, Malformed> {
+    fn decode(&self, body: &[u8]) -> Result<Named, BatchMessageError> {
         Named::decode(body)
     }
 
@@ -106,10 +106,10 @@ impl Role for Controller {
     const NAME: &'static str = COUNT;
     const MESSAGES_AT_ONCE: usize = 32;
 
-    fn decode(&self, body: &[u8]) -> Result<Told, Malformed> {
+    fn decode(&self, body: &[u8]) -> Result<Told, BatchMessageError> {
         match ChunkOutcome::decode(body, &self.seal) {
             Ok(outcome) => Ok(Told::Outcome(outcome)),
-            Err(Malformed::Unsealed) => ChunkOutcome::named(body).map(Told::Unsealed),
+            Err(BatchMessageError::Unsealed) => ChunkOutcome::named(body).map(Told::Unsealed),
             Err(other) => Err(other),
         }
     }

@@ -204,7 +204,7 @@ pub struct Batch {
 
 /// A change that the phase of a batch does not allow. Nothing was changed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum NotAllowed {
+pub enum PhaseError {
     /// The batch is in another phase.
     #[error("the batch is {0}")]
     Phase(&'static str),
@@ -240,8 +240,8 @@ impl Batch {
     /// Begins to split the document. Splitting can begin again, because an earlier initiator may have ended.
     ///
     /// # Errors
-    /// [`NotAllowed`] in a later phase.
-    pub fn split(self) -> Result<Self, NotAllowed> {
+    /// [`PhaseError`] in a later phase.
+    pub fn split(self) -> Result<Self, PhaseError> {
         match self.phase {
             Phase::Received | Phase::Splitting => Ok(self.in_phase(Phase::Splitting)),
             Phase::Posting { .. } | Phase::Completed { .. } | Phase::Cancelled { .. } => self.refuse(),
@@ -251,13 +251,13 @@ impl Batch {
     /// Begins to post the chunks of a manifest. From now on the batch cannot be cancelled.
     ///
     /// # Errors
-    /// [`NotAllowed`] if the batch is not being split, for example because another manifest is already being posted.
+    /// [`PhaseError`] if the batch is not being split, for example because another manifest is already being posted.
     pub fn post(
         mut self,
         manifest: Manifest,
         since: Timestamp,
         operations: &OperationCounts,
-    ) -> Result<Self, NotAllowed> {
+    ) -> Result<Self, PhaseError> {
         match self.phase {
             Phase::Splitting => {
                 self.operations.merge(operations);
@@ -272,8 +272,8 @@ impl Batch {
     /// Cancels a batch before its manifest is stored.
     ///
     /// # Errors
-    /// [`NotAllowed`] in a later phase.
-    pub fn cancel(self, at: Timestamp) -> Result<Self, NotAllowed> {
+    /// [`PhaseError`] in a later phase.
+    pub fn cancel(self, at: Timestamp) -> Result<Self, PhaseError> {
         match self.phase {
             Phase::Received | Phase::Splitting => Ok(self.in_phase(Phase::Cancelled { at })),
             Phase::Posting { .. } | Phase::Completed { .. } | Phase::Cancelled { .. } => self.refuse(),
@@ -283,14 +283,14 @@ impl Batch {
     /// Adds the outcome of a chunk to the totals, once. Returns false and changes nothing if the chunk has been counted before.
     ///
     /// # Errors
-    /// [`NotAllowed`] if the batch is neither being posted nor completed, or its manifest has no such chunk.
+    /// [`PhaseError`] if the batch is neither being posted nor completed, or its manifest has no such chunk.
     pub fn count(
         &mut self,
         chunk: u32,
         results: Digest,
         outcome: &Totals,
         operations: &OperationCounts,
-    ) -> Result<bool, NotAllowed> {
+    ) -> Result<bool, PhaseError> {
         let Phase::Posting { manifest, progress: Progress { outcomes, totals }, .. } = &mut self.phase else {
             return match self.phase {
                 // A completed batch has counted every chunk.
@@ -301,7 +301,7 @@ impl Batch {
             };
         };
         if chunk >= manifest.chunks {
-            return Err(NotAllowed::NoSuchChunk(chunk));
+            return Err(PhaseError::NoSuchChunk(chunk));
         }
         if outcomes.contains_key(&chunk) {
             return Ok(false);
@@ -316,13 +316,13 @@ impl Batch {
     /// Completes a batch whose chunks have all been counted and whose results are stored.
     ///
     /// # Errors
-    /// [`NotAllowed`] if the batch is not being posted, a chunk is missing, or the totals differ from the document.
+    /// [`PhaseError`] if the batch is not being posted, a chunk is missing, or the totals differ from the document.
     pub fn complete(
         mut self,
         results: Digest,
         at: Timestamp,
         operations: &OperationCounts,
-    ) -> Result<Self, NotAllowed> {
+    ) -> Result<Self, PhaseError> {
         let Phase::Posting { manifest, progress: Progress { outcomes, totals }, .. } = &self.phase else {
             return self.refuse();
         };
@@ -333,8 +333,8 @@ impl Batch {
                 self.operations.merge(operations);
                 Ok(self.in_phase(Phase::Completed { totals, results, at }))
             }
-            0 => Err(NotAllowed::Unbalanced),
-            missing => Err(NotAllowed::Missing(missing)),
+            0 => Err(PhaseError::Unbalanced),
+            missing => Err(PhaseError::Missing(missing)),
         }
     }
 
@@ -342,8 +342,8 @@ impl Batch {
         Self { phase, hindrance: None, ..self }
     }
 
-    fn refuse<T>(&self) -> Result<T, NotAllowed> {
-        Err(NotAllowed::Phase(self.phase.code()))
+    fn refuse<T>(&self) -> Result<T, PhaseError> {
+        Err(PhaseError::Phase(self.phase.code()))
     }
 }
 

@@ -53,9 +53,9 @@ fn every_chunk_counts_once_and_the_last_one_allows_completion() {
     assert_eq!(batch.count(1, Digest([4; 32]), &first, &operations()), Ok(true));
     let before = batch.clone();
     assert_eq!(batch.count(1, Digest([5; 32]), &first, &operations()), Ok(false), "told twice");
-    assert_eq!(batch.count(2, Digest([6; 32]), &second, &operations()), Err(NotAllowed::NoSuchChunk(2)));
+    assert_eq!(batch.count(2, Digest([6; 32]), &second, &operations()), Err(PhaseError::NoSuchChunk(2)));
     assert_eq!(batch, before);
-    assert_eq!(batch.clone().complete(Digest([7; 32]), at(), &operations()), Err(NotAllowed::Missing(1)));
+    assert_eq!(batch.clone().complete(Digest([7; 32]), at(), &operations()), Err(PhaseError::Missing(1)));
     assert_eq!(batch.count(0, Digest([6; 32]), &second, &operations()), Ok(true));
     let mut batch = batch.complete(Digest([7; 32]), at(), &operations()).unwrap();
     let Phase::Completed { totals, .. } = &batch.phase else { panic!("{:?}", batch.phase) };
@@ -77,7 +77,7 @@ fn totals_that_differ_from_the_document_do_not_complete() {
     ] {
         let mut batch = posting(&[100, 250], 1);
         assert_eq!(batch.count(0, Digest([4; 32]), &wrong, &operations()), Ok(true));
-        assert_eq!(batch.complete(Digest([4; 32]), at(), &operations()), Err(NotAllowed::Unbalanced));
+        assert_eq!(batch.complete(Digest([4; 32]), at(), &operations()), Err(PhaseError::Unbalanced));
     }
 }
 
@@ -86,25 +86,25 @@ fn a_batch_is_cancelled_before_it_is_posted_and_not_later() {
     let batch = received(&[100]);
     for early in [batch.clone(), batch.split().unwrap()] {
         let cancelled = early.cancel(at()).unwrap();
-        assert_eq!(cancelled.clone().split(), Err(NotAllowed::Phase("cancelled")));
+        assert_eq!(cancelled.clone().split(), Err(PhaseError::Phase("cancelled")));
         assert_eq!(
             cancelled.clone().post(manifest(1), at(), &operations()),
-            Err(NotAllowed::Phase("cancelled"))
+            Err(PhaseError::Phase("cancelled"))
         );
         let counted = cancelled.clone().count(0, Digest([4; 32]), &Totals::default(), &operations());
-        assert_eq!(counted, Err(NotAllowed::Phase("cancelled")));
-        assert_eq!(cancelled.cancel(at()), Err(NotAllowed::Phase("cancelled")));
+        assert_eq!(counted, Err(PhaseError::Phase("cancelled")));
+        assert_eq!(cancelled.cancel(at()), Err(PhaseError::Phase("cancelled")));
     }
-    assert_eq!(posting(&[100], 1).cancel(at()), Err(NotAllowed::Phase("posting")));
+    assert_eq!(posting(&[100], 1).cancel(at()), Err(PhaseError::Phase("posting")));
 }
 
 #[test]
 fn the_manifest_of_a_second_initiator_is_refused() {
     let batch = received(&[100]);
-    assert_eq!(batch.clone().post(manifest(1), at(), &operations()), Err(NotAllowed::Phase("received")));
+    assert_eq!(batch.clone().post(manifest(1), at(), &operations()), Err(PhaseError::Phase("received")));
     let batch = batch.split().unwrap().split().unwrap().post(manifest(1), at(), &operations()).unwrap();
-    assert_eq!(batch.clone().split(), Err(NotAllowed::Phase("posting")));
-    assert_eq!(batch.post(manifest(2), at(), &operations()), Err(NotAllowed::Phase("posting")));
+    assert_eq!(batch.clone().split(), Err(PhaseError::Phase("posting")));
+    assert_eq!(batch.post(manifest(2), at(), &operations()), Err(PhaseError::Phase("posting")));
 }
 
 #[test]

@@ -101,8 +101,8 @@ fn file_name(text: &str) -> Result<PathBuf, &'static str> {
 }
 
 impl SubmitCommand {
-    fn url(&self) -> Result<Url, Failure> {
-        let wrong = |rule: &str| Failure::Usage(format!("the URL {rule}"));
+    fn url(&self) -> Result<Url, SubmitError> {
+        let wrong = |rule: &str| SubmitError::Usage(format!("the URL {rule}"));
         let url =
             Url::parse(self.url.trim()).map_err(|_| wrong("must be one such as https://bank.example"))?;
         if !url.username().is_empty() || url.password().is_some() {
@@ -116,13 +116,13 @@ impl SubmitCommand {
         Ok(url)
     }
 
-    fn key(&self) -> Result<SecretString, Failure> {
+    fn key(&self) -> Result<SecretString, SubmitError> {
         let by_variable = || std::env::var_os(KEY_FILE_VARIABLE).map(PathBuf::from);
         let path = match (&self.key_file, &self.key) {
             (Some(path), _) => path.clone(),
             (None, Some(key)) => return checked_key(key, "the API key"),
             (None, None) => by_variable().ok_or_else(|| {
-                Failure::Usage(
+                SubmitError::Usage(
                     "an API key is required: --key, --key-file, POSTONCE_API_KEY or POSTONCE_API_KEY_FILE"
                         .to_owned(),
                 )
@@ -135,10 +135,10 @@ impl SubmitCommand {
 }
 
 /// Removes the line end after a key, and checks that a header can contain the key. The error does not quote the key.
-fn checked_key(key: &SecretString, name: &str) -> Result<SecretString, Failure> {
+fn checked_key(key: &SecretString, name: &str) -> Result<SecretString, SubmitError> {
     let key = without_line_end(key.expose_secret());
     if key.is_empty() || !key.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Err(Failure::Usage(format!(
+        return Err(SubmitError::Usage(format!(
             "{name} must have only visible ASCII characters, without spaces"
         )));
     }
@@ -149,7 +149,7 @@ fn checked_key(key: &SecretString, name: &str) -> Result<SecretString, Failure> 
 const KEY_FILE_VARIABLE: &str = "POSTONCE_API_KEY_FILE";
 
 #[derive(Debug, thiserror::Error)]
-enum Failure {
+enum SubmitError {
     #[error("{0}")]
     Usage(String),
     #[error("refused by the service: {0}")]
@@ -160,7 +160,7 @@ enum Failure {
     Local(#[from] anyhow::Error),
 }
 
-impl Failure {
+impl SubmitError {
     const fn exit_code(&self) -> u8 {
         match self {
             Self::Local(_) => 1,
@@ -208,7 +208,7 @@ async fn submit(
     command: &SubmitCommand,
     world: &Arc<dyn World>,
     out: &mut (dyn Write + Send),
-) -> Result<bool, Failure> {
+) -> Result<bool, SubmitError> {
     let progress = Progress::new(world);
     // Checked before the document is read, which may come from a pipe.
     let (url, key) = (command.url()?, command.key()?);
@@ -250,14 +250,14 @@ async fn submit(
 }
 
 /// Checks before the submission that the results can probably be written afterwards.
-fn check_results(path: &Path, document: &Document) -> Result<(), Failure> {
+fn check_results(path: &Path, document: &Document) -> Result<(), SubmitError> {
     let name = path.display();
     if document.is_at(path) {
-        return Err(Failure::Usage(format!("{name} is the document: name another file for the results")));
+        return Err(SubmitError::Usage(format!("{name} is the document: name another file for the results")));
     }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     if folder.is_some_and(|folder| !folder.is_dir()) {
-        return Err(Failure::Usage(format!("{name} cannot be written: its folder does not exist")));
+        return Err(SubmitError::Usage(format!("{name} cannot be written: its folder does not exist")));
     }
     Ok(check_replaceable(path).with_context(|| format!("{name} cannot be written"))?)
 }

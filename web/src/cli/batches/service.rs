@@ -17,7 +17,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use uuid::Uuid;
 
-use super::Failure;
+use super::SubmitError;
 use super::progress::Progress;
 use super::results::ResultsFile;
 use crate::error::is_temporary;
@@ -78,7 +78,7 @@ impl<'a> Service<'a> {
         &self,
         path: &str,
         request: impl Fn(&Client, Url) -> anyhow::Result<RequestBuilder>,
-    ) -> Result<T, Failure> {
+    ) -> Result<T, SubmitError> {
         let mut failures = Failures::none();
         loop {
             let response = self.send(path, &request, &mut failures).await?;
@@ -86,7 +86,7 @@ impl<'a> Service<'a> {
                 Ok(body) => {
                     let parsed =
                         serde_json::from_slice(&body).context("the answer of the service has another form");
-                    return parsed.map_err(Failure::Local);
+                    return parsed.map_err(SubmitError::Local);
                 }
                 Err(error) => self.pause(&mut failures, &chain(&error), None).await?,
             }
@@ -94,7 +94,7 @@ impl<'a> Service<'a> {
     }
 
     /// Waits until the batch is completed or cancelled.
-    pub async fn wait(&self, id: Uuid, mut batch: Batch) -> Result<Batch, Failure> {
+    pub async fn wait(&self, id: Uuid, mut batch: Batch) -> Result<Batch, SubmitError> {
         let interval = self.progress.interval();
         self.progress.start("items final", batch.items);
         let mut known = None;
@@ -114,7 +114,12 @@ impl<'a> Service<'a> {
     }
 
     /// Adds all results to the file. After an interruption, continues after the last complete line.
-    pub async fn read_results(&self, id: Uuid, items: u64, results: &mut ResultsFile) -> Result<(), Failure> {
+    pub async fn read_results(
+        &self,
+        id: Uuid,
+        items: u64,
+        results: &mut ResultsFile,
+    ) -> Result<(), SubmitError> {
         self.progress.start("results", items);
         let mut failures = Failures::none();
         while results.lines < items {
@@ -136,7 +141,11 @@ impl<'a> Service<'a> {
     }
 
     /// Adds the complete lines of a response. Returns why the response ended.
-    async fn add_lines(&self, mut response: Response, results: &mut ResultsFile) -> Result<String, Failure> {
+    async fn add_lines(
+        &self,
+        mut response: Response,
+        results: &mut ResultsFile,
+    ) -> Result<String, SubmitError> {
         let mut text = Vec::new();
         loop {
             let chunk = match tokio::time::timeout(SILENCE_MAX, response.chunk()).await {
@@ -166,7 +175,7 @@ impl<'a> Service<'a> {
         path: &str,
         request: &impl Fn(&Client, Url) -> anyhow::Result<RequestBuilder>,
         failures: &mut Failures,
-    ) -> Result<Response, Failure> {
+    ) -> Result<Response, SubmitError> {
         let base = format!("{}/{path}", self.url.as_str().trim_end_matches('/'));
         let url = Url::parse(&base).context("the address is not valid")?;
         let mut attempt = request(&self.client, url.clone())?;
@@ -178,11 +187,13 @@ impl<'a> Service<'a> {
                     let (status, delay) = (response.status(), retry_after(&response));
                     let reason = reason(status, &response.bytes().await.unwrap_or_default());
                     if !is_temporary(status.as_u16()) {
-                        return Err(Failure::Refused(reason));
+                        return Err(SubmitError::Refused(reason));
                     }
                     (reason, delay)
                 }
-                Err(error) if error.is_builder() => return Err(Failure::Usage(chain(&error.without_url()))),
+                Err(error) if error.is_builder() => {
+                    return Err(SubmitError::Usage(chain(&error.without_url())));
+                }
                 Err(error) => (chain(&error.without_url()), None),
             };
             // Built before the pause, so that a document that cannot be sent again ends the command at once.
@@ -197,12 +208,12 @@ impl<'a> Service<'a> {
         failures: &mut Failures,
         reason: &str,
         asked: Option<Duration>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), SubmitError> {
         let now = self.world.uptime();
         let since = *failures.since.get_or_insert(now);
         let delay = failures.backoff.next(&**self.world).max(asked.unwrap_or_default());
         if now.saturating_sub(since).saturating_add(delay) > self.give_up_after {
-            return Err(Failure::NotReached(reason.to_owned()));
+            return Err(SubmitError::NotReached(reason.to_owned()));
         }
         self.progress.note(&format!("{reason}; the next attempt is in {} ms", delay.as_millis()));
         self.world.sleep(delay).await;

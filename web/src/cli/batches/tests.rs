@@ -128,7 +128,7 @@ async fn interrupted_results_continue_after_the_last_complete_line() {
 }
 
 /// Uploads a document, and returns the result and the number of bytes that the service received.
-fn uploaded(path: &Path, before: impl FnOnce(&Path)) -> (Result<Response, Failure>, usize) {
+fn uploaded(path: &Path, before: impl FnOnce(&Path)) -> (Result<Response, SubmitError>, usize) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url: Url = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
     let received = std::thread::spawn(move || {

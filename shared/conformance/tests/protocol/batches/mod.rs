@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use postonce_shared::batches::intake::{Cancelled, Submitted};
-use postonce_shared::batches::messages::{ChunkOutcome, Malformed, Named};
+use postonce_shared::batches::messages::{BatchMessageError, ChunkOutcome, Named};
 use postonce_shared::batches::open::{BatchBacklog, OpenBatches};
 use postonce_shared::domain::batch::{HindranceReason, ItemStatus, OperationCounts, Phase, Totals};
 use postonce_shared::protocol::dead_letters::ResolveOutcome;
@@ -310,7 +310,7 @@ async fn a_forged_outcome_is_not_counted() {
     let sealed = outcome(manifest.split).encode(&seal());
     // The digits of the code begin after 9 characters.
     let forged = [&sealed[..9], "0".repeat(64).as_bytes(), &sealed[73..]].concat();
-    assert!(matches!(ChunkOutcome::decode(&forged, &seal()), Err(Malformed::Unsealed)));
+    assert!(matches!(ChunkOutcome::decode(&forged, &seal()), Err(BatchMessageError::Unsealed)));
     rig.send(&count_queue, &forged).await;
     // One of another split, with a seal.
     let other = outcome(uuid::Uuid::from_u128(5)).encode(&seal());

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use postonce_shared::batches::BatchFault;
 use postonce_shared::batches::document::DocumentWriter;
 use postonce_shared::batches::intake::Submitted;
-use postonce_shared::batches::messages::{self, ChunkOutcome, Malformed, Named};
+use postonce_shared::batches::messages::{self, BatchMessageError, ChunkOutcome, Named};
 use postonce_shared::testing::prelude::*;
 use uuid::Uuid;
 
@@ -239,7 +239,9 @@ impl Rig {
                 messages::POST => batches.process(&Named::decode(body).unwrap()).await,
                 _ => match ChunkOutcome::decode(body, &seal()) {
                     Ok(outcome) => batches.count(&outcome.key.clone(), &[outcome]).await,
-                    Err(Malformed::Unsealed) => batches.ask_again(&ChunkOutcome::named(body).unwrap()).await,
+                    Err(BatchMessageError::Unsealed) => {
+                        batches.ask_again(&ChunkOutcome::named(body).unwrap()).await
+                    }
                     Err(other) => panic!("{other}"),
                 },
             }
