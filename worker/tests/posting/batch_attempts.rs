@@ -10,7 +10,7 @@ use futures::future::pending;
 use postonce_process::background_task::BackgroundTask as _;
 use postonce_shared::batches::BatchFault;
 use postonce_shared::batches::messages::{
-    Malformed, Named, POST, attempts_in, post_queue, split_queue, with_attempts,
+    BatchMessageError, Named, POST, attempts_in, post_queue, split_queue, with_attempts,
 };
 use postonce_shared::batches::records::BatchRecords;
 use postonce_shared::cluster::attempts::{Attempt, Attempts};
@@ -46,7 +46,7 @@ impl Role for Chunks {
     const NAME: &'static str = POST;
     const MESSAGES_AT_ONCE: usize = 32;
 
-    fn decode(&self, body: &[u8]) -> Result<Named, Malformed> {
+    fn decode(&self, body: &[u8]) -> Result<Named, BatchMessageError> {
         Named::decode(body)
     }
 
@@ -85,7 +85,7 @@ impl Role for Failing {
     const NAME: &'static str = POST;
     const MESSAGES_AT_ONCE: usize = 32;
 
-    fn decode(&self, body: &[u8]) -> Result<Named, Malformed> {
+    fn decode(&self, body: &[u8]) -> Result<Named, BatchMessageError> {
         Named::decode(body)
     }
 
