@@ -59,7 +59,7 @@ impl Worker {
         &self.meter
     }
 
-    /// Returns the process_gate, which applies the gate in this process.
+    /// Returns the gate, which applies the gate in this process.
     pub fn process_gate(&self) -> Arc<ProcessGate> {
         Arc::clone(&self.process_gate)
     }

@@ -140,6 +140,8 @@ code_enums! {
         TriedAlone "tried_alone";
         /// Processes ended while they handled the batch, and nothing of it is tried.
         ProcessesEnded "processes_ended";
+        /// A newer version of the service recorded the reason.
+        Unknown "unknown";
     }
     /// The outcome of an item of a batch.
     BatchItemStatus {

@@ -304,12 +304,11 @@ fn batch(key: &BatchKey, row: Row) -> Option<Batch> {
         }
         PhaseRow::Cancelled { at } => Phase::Cancelled { at: time(at) },
     };
-    let hindrance = match row.hindrance {
-        Some((code, at)) => {
-            Some(Hindrance { reason: HindranceReason::from_code(&code)?, at: time(at), stop: row.stop })
-        }
-        None => None,
-    };
+    let hindrance = row.hindrance.map(|(code, at)| Hindrance {
+        reason: HindranceReason::from_code(&code),
+        at: time(at),
+        stop: row.stop,
+    });
     Some(Batch {
         key: key.clone(),
         on_invalid: OnInvalid::from_code(&row.on_invalid)?,
@@ -379,6 +378,12 @@ mod tests {
         hindered.extend([received, splitting, posting, completed, cancelled]);
         for batch in hindered {
             assert_eq!(decode(&key, &encode(&batch)).unwrap(), batch);
+            let reason_of = |text: &str| decode(&key, text).unwrap().hindrance.map(|it| (it.reason, it.stop));
+            if let Some(Hindrance { reason, stop, .. }) = batch.hindrance {
+                let newer =
+                    encode(&batch).replace(&format!("\"{}\"", reason.code()), "\"of_a_newer_version\"");
+                assert_eq!(reason_of(&newer), Some((HindranceReason::Unknown, stop)), "{newer}");
+            }
         }
     }
 

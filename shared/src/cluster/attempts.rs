@@ -39,7 +39,7 @@ pub struct Attempts {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct Row {
     process: Uuid,
-    #[serde(rename = "survived")]
+    #[serde(rename = "survivals")]
     attempts_survived: u64,
 }
 

@@ -27,7 +27,7 @@ use crate::ports::world::World;
 pub const AGE_MIN: Duration = Duration::from_secs(24 * 3600);
 /// Minimum age at which a tombstone is removed. The claim of its payload may wait on the queue for this time, for example
 /// while the gate is held over holidays. An older claim waits for a recovery.
-pub const MARKER_AGE_MIN: Duration = Duration::from_secs(8 * 24 * 3600);
+pub const TOMBSTONE_AGE_MIN: Duration = Duration::from_secs(8 * 24 * 3600);
 /// Number of payloads in one listing request.
 const LISTING_LEN: usize = 500;
 /// Number of transaction rows that are read concurrently.
@@ -96,7 +96,7 @@ impl Sweep {
         }
         loop {
             let listing = self.payloads.list(TOMBSTONES, cursor.as_deref(), LISTING_LEN).await?;
-            for entry in listing.items.iter().filter(|entry| is_old(entry, MARKER_AGE_MIN)) {
+            for entry in listing.items.iter().filter(|entry| is_old(entry, TOMBSTONE_AGE_MIN)) {
                 self.payloads.delete(&entry.name).await?;
             }
             cursor = listing.next;

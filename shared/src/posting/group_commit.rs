@@ -141,7 +141,7 @@ where
             has_room
         };
         if has_room {
-            let writer = LaneWriter {
+            let writer = PartitionWriter {
                 writes: true,
                 partition,
                 linger: self.linger.clone(),
@@ -160,7 +160,7 @@ where
     }
 }
 
-struct LaneWriter<L: Ord, T, A> {
+struct PartitionWriter<L: Ord, T, A> {
     /// Whether the partition still counts this writer.
     writes: bool,
     partition: L,
@@ -170,7 +170,7 @@ struct LaneWriter<L: Ord, T, A> {
     partitions: Partitions<L, T, A>,
 }
 
-impl<L: Clone + Ord, T, A> LaneWriter<L, T, A> {
+impl<L: Clone + Ord, T, A> PartitionWriter<L, T, A> {
     async fn run(mut self) {
         loop {
             if let Some(linger) = &self.linger {
@@ -208,7 +208,7 @@ impl<L: Clone + Ord, T, A> LaneWriter<L, T, A> {
     }
 }
 
-impl<L: Ord, T, A> Drop for LaneWriter<L, T, A> {
+impl<L: Ord, T, A> Drop for PartitionWriter<L, T, A> {
     /// After a panic, frees the partition. Callers that no other writer serves then fail at once.
     fn drop(&mut self) {
         if self.writes {

@@ -24,9 +24,9 @@
 //!
 //! The other modules reduce costs: [`group_commit`] makes one write of many requests, [`order_numbers`] reserves ranges
 //! of numbers, and [`account_locks`] and [`account_cache`] avoid conflicts and reads by serializing the postings of an
-//! account in a process. [`singles`] counts the requests in progress, to which batches give priority.
+//! account in a process. [`commit_permits`] counts the requests in progress, to which batches give priority.
 //! [`posting_latency`] counts transactions and measures their latency, [`posted_numbers`] makes transactions findable
-//! by order number, and [`traced`] records writes to the ledger in traces.
+//! by order number, and [`spans`] records writes to the ledger in traces.
 
 pub mod account_cache;
 pub mod account_locks;

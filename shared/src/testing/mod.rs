@@ -1,6 +1,6 @@
 //! Support for tests of adapters and of the protocol: decorators of ports ([`decorators`], [`faults`],
 //! [`changed_accounts`]), sealed bodies ([`sealed`]), registry entries ([`registered`]), and a recording writer
-//! ([`written`]). It belongs to this crate because its own unit tests need it. The tests of the ports are in
+//! ([`captured_output`]). It belongs to this crate because its own unit tests need it. The tests of the ports are in
 //! `postonce-conformance`.
 
 use uuid::Uuid;

@@ -116,7 +116,10 @@ impl QueryTexts for StatementParams {
     fn parse(self, violations: &mut Violations) -> Option<StatementQuery> {
         let Self { status, order, from, until, r#type, amount_min, amount_max, reference } = self;
         let statuses = "must be posted, accepted or rejected";
+        let has_status = status.is_some();
         let status = violations.parse("status", status, statuses, TransactionStatus::from_code);
+        // Without a valid status it is unknown which orders are allowed.
+        let order = order.filter(|_| status.is_some() || !has_status);
         let status = status.unwrap_or(TransactionStatus::Posted);
         let orders = match status {
             TransactionStatus::Posted => "must be oldest_first or newest_first for posted transactions",

@@ -399,6 +399,8 @@ async fn rejected_transactions_can_be_listed_in_the_order_of_their_decisions() {
             "{status}"
         );
     }
+    let refused = bank.get(&format!("{ACCOUNT}/transactions?status=lost&order=by_decision&limit=0")).await;
+    assert_eq!(refused.fields(), ["limit", "status"], "which orders there are depends on the status");
 }
 
 #[actix_web::test]

@@ -141,7 +141,7 @@ impl<H: Handler> Listener<H> {
         if self.context.leases.is_held() {
             self.context.leases.release().await;
         }
-        debug!("ReadingError listening for {}", H::NAME);
+        debug!("Stopped listening for {}", H::NAME);
     }
 
     async fn next_event(&self, state: &mut ListenerState) -> Event {

@@ -7,7 +7,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use postonce_shared::messaging::claim_check::{ClaimCheck, Claimed};
 use postonce_shared::messaging::dispatch::Dispatch;
-use postonce_shared::messaging::sweep::{AGE_MIN, MARKER_AGE_MIN, Sweep, Swept};
+use postonce_shared::messaging::sweep::{AGE_MIN, Sweep, Swept, TOMBSTONE_AGE_MIN};
 use postonce_shared::protocol::dead_letters::ResolveOutcome;
 use postonce_shared::testing::prelude::*;
 
@@ -152,7 +152,7 @@ async fn a_sweep_removes_only_old_payloads_whose_work_is_final() {
     assert!(bank.poster.post(account(), vec![work[2].clone()]).await[0].1.is_ok());
     assert_eq!(sweep(&fixture).await.removed, 1);
     assert!(!payloads(&fixture).await.contains(&open));
-    world.advance(MARKER_AGE_MIN - Duration::from_millis(1));
+    world.advance(TOMBSTONE_AGE_MIN - Duration::from_millis(1));
     sweep(&fixture).await;
     assert!(payloads(&fixture).await.contains(&tombstone), "its claim may be received again");
     world.advance(Duration::from_millis(1));

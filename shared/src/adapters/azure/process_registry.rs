@@ -28,19 +28,27 @@ struct EntryRow {
     address: String,
     started_at: String,
     next_by: String,
-    attempts_survived: String,
+    survivals: String,
     level: u32,
 }
 
 impl EntryRow {
     fn of(entry: &RegisteredProcess) -> Self {
-        let RegisteredProcess { id: _, kind, address, started_at, next_by, attempts_survived, level } = entry;
+        let RegisteredProcess {
+            id: _,
+            kind,
+            address,
+            started_at,
+            next_by,
+            attempts_survived: survivals,
+            level,
+        } = entry;
         Self {
             kind: kind.code().to_owned(),
             address: address.to_string(),
             started_at: started_at.unix_ms().to_string(),
             next_by: next_by.unix_ms().to_string(),
-            attempts_survived: attempts_survived.to_string(),
+            survivals: survivals.to_string(),
             level: *level,
         }
     }
@@ -54,10 +62,7 @@ impl EntryRow {
             address: Address::parse(&self.address).map_err(|_| InvalidProperty("Address"))?,
             started_at: time(&self.started_at, "StartedAt")?,
             next_by: time(&self.next_by, "NextBy")?,
-            attempts_survived: self
-                .attempts_survived
-                .parse()
-                .map_err(|_| InvalidProperty("AttemptsSurvived"))?,
+            attempts_survived: self.survivals.parse().map_err(|_| InvalidProperty("Survivals"))?,
             level: self.level,
         }))
     }

@@ -26,16 +26,15 @@ impl SqliteProcessRegistry {
 #[async_trait]
 impl ProcessRegistry for SqliteProcessRegistry {
     async fn announce(&self, entry: &RegisteredProcess) -> Result<(), StoreFault> {
-        let RegisteredProcess { id, kind, address, started_at, next_by, attempts_survived, level } =
+        let RegisteredProcess { id, kind, address, started_at, next_by, attempts_survived: survivals, level } =
             entry.clone();
-        let attempts_survived = i64::try_from(attempts_survived).unwrap_or(i64::MAX);
+        let survivals = i64::try_from(survivals).unwrap_or(i64::MAX);
         let job = move |connection: &Connection| {
             let sql = "INSERT OR REPLACE INTO roster
-                           (id, kind, address, started_at, next_by, attempts_survived, level)
+                           (id, kind, address, started_at, next_by, survivals, level)
                        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
             let times = (started_at.unix_ms(), next_by.unix_ms());
-            let columns =
-                (id.simple(), kind.code(), address.as_str(), times.0, times.1, attempts_survived, level);
+            let columns = (id.simple(), kind.code(), address.as_str(), times.0, times.1, survivals, level);
             connection.prepare_cached(sql)?.execute(columns)?;
             Ok(Verdict::Keep(()))
         };
@@ -52,7 +51,7 @@ impl ProcessRegistry for SqliteProcessRegistry {
 
     async fn list(&self) -> Result<Vec<RegisteredProcess>, StoreFault> {
         let job = |connection: &Connection| {
-            let sql = "SELECT id, kind, address, started_at, next_by, attempts_survived, level FROM roster
+            let sql = "SELECT id, kind, address, started_at, next_by, survivals, level FROM roster
                        ORDER BY id";
             let mut statement = connection.prepare_cached(sql)?;
             let entries = statement.query_and_then([], read)?;

@@ -30,11 +30,13 @@ pub enum HindranceReason {
     TriedAlone,
     /// Processes ended while they handled a message: the batch is stopped.
     ProcessesEnded,
+    /// A newer version of the service recorded a reason that this one does not know.
+    Unknown,
 }
 
 impl HindranceReason {
     /// Every reason.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::StoreUnavailable,
         Self::StoreRefused,
         Self::Contention,
@@ -46,6 +48,7 @@ impl HindranceReason {
         Self::InternalFault,
         Self::TriedAlone,
         Self::ProcessesEnded,
+        Self::Unknown,
     ];
 
     /// Returns the stable code and the sentence for operators and the partner.
@@ -87,6 +90,7 @@ impl HindranceReason {
                 "Processes ended while they handled the batch. Nothing of it is tried until an operator replays its \
                  dead letter.",
             ),
+            Self::Unknown => ("unknown", "A newer version of the service recorded the reason."),
         }
     }
 
@@ -100,9 +104,9 @@ impl HindranceReason {
         self.texts().1
     }
 
-    /// Returns the reason with this code.
-    pub fn from_code(code: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|reason| reason.code() == code)
+    /// Returns the reason with this code, or [`Self::Unknown`]: a newer version can have more reasons.
+    pub fn from_code(code: &str) -> Self {
+        Self::ALL.into_iter().find(|reason| reason.code() == code).unwrap_or(Self::Unknown)
     }
 }
 

@@ -15,7 +15,7 @@
 //! Enqueueing twice is always safe, because of the guards of the commit. A repeated request that waits for the outcome
 //! therefore causes another send, with its reply address.
 //!
-//! Work whose send was not confirmed is sent again in the background (`unsent`). Orders that a producer puts on the
+//! Work whose send was not confirmed is sent again in the background (`unsent_work`). Orders that a producer puts on the
 //! queue directly are accepted by the worker (`direct`).
 
 mod answers;

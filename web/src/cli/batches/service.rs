@@ -100,9 +100,11 @@ impl<'a> Service<'a> {
         let mut known = None;
         while !batch.phase.is_final() {
             self.progress.set(batch.done());
-            if let Some(hindrance) = batch.hindrance.filter(|hindrance| known.as_ref() != Some(hindrance)) {
+            if let Some(hindrance) =
+                batch.hindrance.filter(|hindrance| known.as_ref() != Some(&hindrance.code))
+            {
                 self.progress.note(&format!("hindered: {}", Printable::from(&*hindrance.message)));
-                known = Some(hindrance);
+                known = Some(hindrance.code);
             }
             let request = |client: &Client, url: Url| {
                 let request = client.get(url).timeout(interval.saturating_add(SILENCE_MAX));

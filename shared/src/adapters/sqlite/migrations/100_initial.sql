@@ -179,16 +179,16 @@ CREATE TABLE api_keys (
     last_used_at INTEGER
 ) STRICT;
 
--- The processes that can be called. `attempts_survived` counts the attempts to do the work of a message alone that a process
--- survived, and `level` is what its program knows.
+-- The processes that can be called. `survivals` is the number of attempts to do the work of a message alone that a process
+-- survived, and `level` what its program knows.
 CREATE TABLE roster (
-    id                TEXT PRIMARY KEY,
-    kind              TEXT    NOT NULL,
-    address           TEXT    NOT NULL,
-    started_at        INTEGER NOT NULL,
-    next_by           INTEGER NOT NULL,
-    attempts_survived INTEGER NOT NULL,
-    level             INTEGER NOT NULL
+    id         TEXT PRIMARY KEY,
+    kind       TEXT    NOT NULL,
+    address    TEXT    NOT NULL,
+    started_at INTEGER NOT NULL,
+    next_by    INTEGER NOT NULL,
+    survivals  INTEGER NOT NULL,
+    level      INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
 -- Small documents of several kinds, such as the partners. A rowid table, because bodies may be large.

@@ -61,20 +61,26 @@ pub fn body(of: &PartnerBatch, viewer: &Viewer, state: PageState<'_>) -> Markup 
     }
 }
 
+/// What continues a hindered batch.
+enum Remedy {
+    /// Nothing: the work is tried again.
+    Nothing,
+    /// A correction of the cause. The work is tried again meanwhile.
+    Correction,
+    /// A correction of the cause, and the replay of the dead letter.
+    Replay,
+}
+
 fn hindered(BatchHindrance { code, message, at }: &BatchHindrance, viewer: &Viewer) -> Markup {
-    let is_passing = match code {
-        Code::StoreUnavailable
-        | Code::StoreRefused
-        | Code::Contention
-        | Code::GateHeld
-        | Code::NoOrderNumber
-        | Code::SecretUnknown
-        | Code::TriedAlone => true,
+    let remedy = match code {
+        Code::StoreUnavailable | Code::Contention | Code::GateHeld | Code::TriedAlone => Remedy::Nothing,
+        Code::StoreRefused | Code::NoOrderNumber | Code::SecretUnknown => Remedy::Correction,
         Code::DataMissing
         | Code::DataUnreadable
         | Code::InternalFault
         | Code::ProcessesEnded
-        | Code::Other(_) => false,
+        | Code::Unknown
+        | Code::Other(_) => Remedy::Replay,
     };
     notice(
         Tone::Bad,
@@ -82,17 +88,21 @@ fn hindered(BatchHindrance { code, message, at }: &BatchHindrance, viewer: &View
         html! {
             p { strong { (message) } }
             p { "Observed " (time(at)) "." }
-            @if is_passing {
-                p { "The batch needs nothing: this notice ends with its next progress." }
-            } @else {
-                p {
-                    "Correct the cause, then replay the "
-                    @if viewer.may(Scope::Operate) {
-                        a href=(Section::DeadLetters.path()) { "dead letter" }
-                    } @else {
-                        "dead letter (with the scope operate)"
+            @match remedy {
+                Remedy::Nothing => p { "The batch needs nothing: this notice ends with its next progress." },
+                Remedy::Correction => {
+                    p { "If it stays, correct the cause, which the log names. The batch then continues by itself." }
+                }
+                Remedy::Replay => {
+                    p {
+                        "Correct the cause, then replay the "
+                        @if viewer.may(Scope::Operate) {
+                            a href=(Section::DeadLetters.path()) { "dead letter" }
+                        } @else {
+                            "dead letter (with the scope operate)"
+                        }
+                        " that names this batch. What is posted stays posted, and nothing is posted twice."
                     }
-                    " that names this batch. What is posted stays posted, and nothing is posted twice."
                 }
             }
         },
@@ -297,6 +307,10 @@ mod tests {
             json!({ "code": "gate_held", "message": "It is held.", "at": "2026-11-21T07:59:00.000Z" });
         let html = shown(&json!({ "hindrance": passing }), Scope::ALL, false);
         assert!(html.contains("It is held.") && !html.contains("dead letter"), "{html}");
+        let refused =
+            json!({ "code": "store_refused", "message": "It refuses.", "at": "2026-11-21T07:59:00.000Z" });
+        let html = shown(&json!({ "hindrance": refused }), Scope::ALL, false);
+        assert!(html.contains("correct the cause") && !html.contains("dead letter"), "{html}");
     }
 
     #[test]
