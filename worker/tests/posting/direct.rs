@@ -36,9 +36,18 @@ struct TestWorker {
 
 impl TestWorker {
     async fn new() -> Self {
+        Self::over(|_, _| {}).await
+    }
+
+    /// The same, over a store with more faults.
+    async fn over(apply: impl FnOnce(&mut Store, Arc<TestWorld>)) -> Self {
         let (fixture, meter, control) =
             (Fixture::with_still_clock().await, Arc::new(Meter::default()), Arc::<Control>::default());
-        let bank = fixture.bank_over(|store| control.apply(store));
+        let world = Arc::clone(&fixture.world);
+        let bank = fixture.bank_over(|store| {
+            control.apply(store);
+            apply(store, world);
+        });
         let config = WorkerConfig { legacy_partner: Some(shop()), ..config(VISIBILITY) };
         let posting = PostingHandler::new(&bank, Arc::clone(&meter), &config);
         Self { fixture, bank, meter, posting, control }
@@ -46,7 +55,11 @@ impl TestWorker {
 
     /// The same, with a partner `shop` that may do everything that orders ask for.
     async fn with_partner() -> Self {
-        let worker = Self::new().await;
+        Self::new().await.having_partner().await
+    }
+
+    async fn having_partner(self) -> Self {
+        let worker = self;
         let partner = Partner::active(shop(), Reach::Everything, worker.fixture.world.now());
         let _ = worker.partners().save(&partner, None).await.unwrap();
         worker.add_key(1, &["deposit", "withdraw"]).await;
@@ -243,6 +256,26 @@ async fn an_order_is_refused_as_soon_as_the_key_with_its_scope_expires() {
     worker.fixture.world.advance(second);
     let reason = worker.refused(1, 2, "2.00").await;
     assert!(reason.contains("no key of partner shop has the scope deposit"), "{reason}");
+}
+
+#[tokio::test]
+async fn an_order_is_not_stored_if_its_key_expires_while_its_account_is_read() {
+    let half_a_second = Duration::from_millis(500);
+    let worker = TestWorker::over(|store, world| {
+        faults::apply(store, move |call| {
+            if call == "Ledger::account" {
+                world.advance(half_a_second);
+            }
+            Effect::Passes
+        });
+    });
+    let worker = worker.await.having_partner().await;
+    worker.change(|partner| partner.keys.clear()).await;
+    worker.add_key_until(2, &["deposit"], Some(worker.fixture.world.now().after(half_a_second))).await;
+    worker.order(1, 1, "2.00").await;
+    let _ = worker.handle_next().await;
+    assert_eq!((worker.meter.admitted.get(), worker.fixture.depth().await), (0, 1), "it is tried again");
+    assert_eq!(worker.fixture.balance(1).await, "0.00");
 }
 
 #[tokio::test]
