@@ -86,10 +86,10 @@ pub enum BatchFault {
     Lost(Blob),
     /// A body cannot be decoded.
     #[error("{0} of the batch cannot be decoded")]
-    ItemError(Blob, #[source] ItemError),
+    Undecodable(Blob, #[source] ItemError),
     /// The totals are inconsistent, which indicates a bug.
     #[error("the batch cannot be completed")]
-    PhaseError(#[from] PhaseError),
+    NotAllowed(#[from] PhaseError),
 }
 
 impl BatchFault {
@@ -99,7 +99,7 @@ impl BatchFault {
             Self::Store(fault) => fault.is_transient(),
             Self::Post(fault) => fault.is_transient(),
             Self::Contended | Self::NoSecret => true,
-            Self::Lost(_) | Self::ItemError(..) | Self::PhaseError(_) => false,
+            Self::Lost(_) | Self::Undecodable(..) | Self::NotAllowed(_) => false,
         }
     }
 
@@ -117,8 +117,8 @@ impl BatchFault {
             Self::Contended | Self::Post(PostFault::Contended) => HindranceReason::Contention,
             Self::NoSecret => HindranceReason::SecretUnknown,
             Self::Lost(_) => HindranceReason::DataMissing,
-            Self::ItemError(..) => HindranceReason::DataUnreadable,
-            Self::PhaseError(_)
+            Self::Undecodable(..) => HindranceReason::DataUnreadable,
+            Self::NotAllowed(_)
             | Self::Post(PostFault::AccountUnknown | PostFault::NeverAccepted | PostFault::Bug) => {
                 HindranceReason::InternalFault
             }
@@ -327,7 +327,7 @@ impl Batches {
 /// Reads and decodes a body that the record refers to.
 async fn load<T: Stored>(blobs: &Blobs, blob: Blob, digest: Digest) -> Result<Vec<T>, BatchFault> {
     let body = blobs.get(blob, digest).await?.ok_or(BatchFault::Lost(blob))?;
-    items::decode(&body).map_err(|undecodable| BatchFault::ItemError(blob, undecodable))
+    items::decode(&body).map_err(|error| BatchFault::Undecodable(blob, error))
 }
 
 /// Returns the chunks of a manifest that can be posted now, with their numbers.

@@ -59,9 +59,9 @@ fn read(path: &str) -> Option<Result<(AccountKey, MessageId), Vec<String>>> {
     if !ROUTE.capture_match_info(request.match_info_mut()) {
         return None;
     }
-    let ids = |path: TransactionPath| {
-        let TransactionPath { user_id: user, account_id: account, message_id } = path;
-        (AccountKey { user, account }, message_id)
-    };
-    Some(TransactionPath::read(request.request()).map(ids).map_err(|error| refusal::check(&error)))
+    Some(
+        TransactionPath::read(request.request())
+            .map(|path| path.ids())
+            .map_err(|error| refusal::check(&error)),
+    )
 }

@@ -11,7 +11,6 @@ use actix_web::http::header::HeaderMap;
 use actix_web::web::{Data, Payload};
 use actix_web::{FromRequest, HttpRequest};
 use postonce_shared::domain::ids::MessageId;
-use postonce_shared::domain::origin::TraceParent;
 use serde::de::DeserializeOwned;
 use utoipa::IntoParams;
 use utoipa::openapi::RefOr;
@@ -234,9 +233,10 @@ impl HeaderParameter for MessageId {
     }
 }
 
-impl HeaderParameter for Option<TraceParent> {
-    fn read(headers: &HeaderMap, _: &str) -> Result<Self, ApiError> {
-        Ok(headers::traceparent(headers))
+/// A header that is only described here, because a middleware reads it before the handler.
+impl HeaderParameter for () {
+    fn read(_: &HeaderMap, _: &str) -> Result<Self, ApiError> {
+        Ok(())
     }
 }
 

@@ -1,7 +1,6 @@
 //! Headers of the operations.
 
 use postonce_shared::domain::ids::MessageId;
-use postonce_shared::domain::origin::TraceParent;
 
 use crate::api::arguments::{Preferences, header_parameters};
 use crate::api::conditions::EntityTags;
@@ -54,7 +53,7 @@ header_parameters! {
         #[param(example = "wait=5")]
         "Prefer" as Option<String> => preferences: Preferences,
         /// The trace of this request (W3C Trace Context).
-        "traceparent" as Option<String> => traceparent: Option<TraceParent>,
+        "traceparent" as Option<String> => traceparent: (),
     }
 
     /// The headers of a batch.

@@ -119,6 +119,13 @@ impl AccountPath {
     }
 }
 
+impl TransactionPath {
+    /// Returns the key of the account, and the message id.
+    pub const fn ids(&self) -> (AccountKey, MessageId) {
+        (AccountKey { user: self.user_id, account: self.account_id }, self.message_id)
+    }
+}
+
 impl PartnerBatchPath {
     /// Returns the key of the batch.
     pub fn key(self) -> BatchKey {

@@ -25,6 +25,22 @@ pub enum Order {
     ByDecision,
 }
 
+impl Order {
+    fn parse(text: Option<String>, status: TransactionStatus, violations: &mut Violations) -> Option<Self> {
+        let rule = match status {
+            TransactionStatus::Posted => "must be oldest_first or newest_first for posted transactions",
+            TransactionStatus::Accepted => "must be oldest_first for accepted transactions",
+            TransactionStatus::Rejected => "must be oldest_first or by_decision for rejected transactions",
+        };
+        violations.parse("order", text, rule, |text| match (text, status) {
+            ("oldest_first", _) => Some(Self::OldestFirst),
+            ("newest_first", TransactionStatus::Posted) => Some(Self::NewestFirst),
+            ("by_decision", TransactionStatus::Rejected) => Some(Self::ByDecision),
+            _ => None,
+        })
+    }
+}
+
 /// Selects the transactions of a statement. The default selects all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StatementFilter {
@@ -116,23 +132,12 @@ impl QueryTexts for StatementParams {
     fn parse(self, violations: &mut Violations) -> Option<StatementQuery> {
         let Self { status, order, from, until, r#type, amount_min, amount_max, reference } = self;
         let statuses = "must be posted, accepted or rejected";
-        let has_status = status.is_some();
-        let status = violations.parse("status", status, statuses, TransactionStatus::from_code);
-        // Without a valid status it is unknown which orders are allowed.
-        let order = order.filter(|_| status.is_some() || !has_status);
-        let status = status.unwrap_or(TransactionStatus::Posted);
-        let orders = match status {
-            TransactionStatus::Posted => "must be oldest_first or newest_first for posted transactions",
-            TransactionStatus::Accepted => "must be oldest_first for accepted transactions",
-            TransactionStatus::Rejected => "must be oldest_first or by_decision for rejected transactions",
+        let status = match status {
+            None => Some(TransactionStatus::Posted),
+            given => violations.parse("status", given, statuses, TransactionStatus::from_code),
         };
-        let order = violations.parse("order", order, orders, |text| match (text, status) {
-            ("oldest_first", _) => Some(Order::OldestFirst),
-            ("newest_first", TransactionStatus::Posted) => Some(Order::NewestFirst),
-            ("by_decision", TransactionStatus::Rejected) => Some(Order::ByDecision),
-            _ => None,
-        });
-        let order = order.unwrap_or_default();
+        // Which orders are allowed depends on the status.
+        let order = status.and_then(|status| Order::parse(order, status, violations)).unwrap_or_default();
         let time = "must be a time of RFC 3339, such as 2026-11-23T06:00:00Z";
         let kinds = "must be deposit or withdrawal";
         let amount = "must be an amount, such as 12.50";
@@ -144,7 +149,7 @@ impl QueryTexts for StatementParams {
             amount_max: violations.parse("amount_max", amount_max, amount, decimal),
             reference,
         };
-        Some(StatementQuery { status, order, filter })
+        Some(StatementQuery { status: status?, order, filter })
     }
 }
 

@@ -40,8 +40,7 @@ pub async fn find(
     accounts_service: Data<AccountService>,
 ) -> Result<HttpResponse, ApiError> {
     let reply = Reply::to(&request)?;
-    let path = path.value()?;
-    let (account, message) = (AccountKey { user: path.user_id, account: path.account_id }, path.message_id);
+    let (account, message) = path.value()?.ids();
     // An account out of reach gives the same response as one that does not exist.
     let account = caller.within(account).map_err(|_| ApiError::transaction_unknown().beyond_reach())?;
     let key = TransactionKey { account, partner: caller.partner().clone(), message };
