@@ -69,6 +69,15 @@ pub fn misplaced_percent(text: &str) -> Option<usize> {
     text.match_indices('%').map(|(at, _)| at).find(|at| !is_encoded(*at))
 }
 
+/// Maximum length in bytes of a name that [`looks_like`] compares. Longer names differ from all known names.
+const COMPARED_BYTES_MAX: usize = 32;
+
+/// Returns whether a name is probably a mistake for a known one: they differ only in case and in at most one edit, which is a
+/// letter added, removed, replaced, or swapped with the next one.
+pub fn looks_like(name: &str, known: &str) -> bool {
+    name.len() <= COMPARED_BYTES_MAX && strsim::osa_distance(&name.to_lowercase(), &known.to_lowercase()) <= 1
+}
+
 /// An encoding in which text is accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Charset {

@@ -10,6 +10,38 @@ on_both_stores![
     accounts_and_transactions_are_found_for_programs,
 ];
 
+#[test]
+fn a_plan_is_estimated_without_a_store() {
+    let estimate = |arguments: &str| {
+        let mut command = std::process::Command::new(Binary::Web.path());
+        command.args(["costs", "estimate"]).args(arguments.split_whitespace());
+        // Nothing of the environment is read.
+        let ended = command.env_clear().env("POSTONCE_STORAGE", "nothing").output().expect("it runs");
+        let printed = String::from_utf8(if ended.status.success() { ended.stdout } else { ended.stderr });
+        (ended.status.code(), printed.expect("text"))
+    };
+    let (code, table) = estimate("--hours 22 --price 0.01");
+    let polling = table.lines().nth(1).expect("a line for polling").split_whitespace();
+    assert_eq!(
+        (code, polling.collect::<Vec<_>>()),
+        (Some(0), vec!["polling", "79200", "0.08", "2376000", "2.38"])
+    );
+    let (_, all) = estimate("--listeners 200 --hours 22 --price 0.01 --messages 1000 --json");
+    let all: Value = serde_json::from_str(&all).expect("JSON");
+    let expected = serde_json::json!({
+        "operations_per_day": 15_843_000, "price_usd_per_day": "15.843000000",
+        "operations_per_month": 475_290_000, "price_usd_per_month": "475.290000000",
+    });
+    assert_eq!(all["polling"], expected);
+    assert_eq!(all["notifications"]["operations_per_day"], 200 * 22 * 6 + 3000);
+    for (wrong, named) in
+        [("--hours 25", "--hours"), ("--price 1e3", "decimal number"), ("--threads 0", "--threads")]
+    {
+        let (code, error) = estimate(wrong);
+        assert!(code == Some(2) && error.contains(named), "{wrong}: {error}");
+    }
+}
+
 /// Exit code when a registered process does not answer.
 const INCOMPLETE: i32 = 5;
 /// Exit code when nothing is found.
@@ -52,6 +84,16 @@ async fn workers_and_queues_are_listed_with_processes_that_do_not_answer(store_k
     client.open(account).await;
     client.hold(2).await;
     drop(client.submit_until_accepted(account, fresh_id(), &Submission::deposit("1.00")).await);
+    let (code, costs) = json_of(&bank, &["costs", "show"]).await;
+    let processes: Vec<&Value> = costs["processes"].as_array().expect("processes").iter().collect();
+    assert_eq!((code, processes.len()), (Some(0), 2), "the command itself is none of them: {costs:#}");
+    assert!(
+        costs["count"].as_u64() > Some(0) && costs["projected_price_usd_per_month"].is_null(),
+        "{costs:#}"
+    );
+    let table = run(&bank, &["costs", "show"]).await.printed;
+    assert!(table.contains("PROCESS") && table.contains("A projection needs 10 minutes"), "{table}");
+
     let (code, queues) = json_of(&bank, &["queues"]).await;
     let queues = queues["queues"].as_array().expect("queues").clone();
     let depth: u64 = queues.iter().filter_map(|queue| queue["depth"].as_u64()).sum();

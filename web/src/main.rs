@@ -30,6 +30,7 @@ use postonce_web::cli::anchors::{self, AnchorsCommand};
 use postonce_web::cli::backup::{self, BackupCommand, RestoreCommand};
 use postonce_web::cli::batches::{self, BatchesCommand};
 use postonce_web::cli::config::{self, ConfigCommand};
+use postonce_web::cli::costs::{self, CostsCommand, ShowCosts};
 use postonce_web::cli::dead_letters::{self, DeadLettersCommand};
 use postonce_web::cli::gate::{self, GateCommand};
 use postonce_web::cli::keys::{self, KeysCommand};
@@ -76,6 +77,9 @@ enum Operation {
     OnService(ServiceOperation),
     #[command(flatten)]
     Print(PublishedDocument),
+    /// Storage operations and their price: of the running service, and of a plan
+    #[command(subcommand)]
+    Costs(CostsCommand),
     /// Print the settings in force and where each value comes from, without secrets; check them
     Config(ConfigCommand),
     /// Ask the running web process with these settings whether it is ready. Exit code 0: ready
@@ -106,6 +110,9 @@ enum BankOperation {
     Queues(QueuesCommand),
     /// List the running processes, and print the wanted number of workers
     Workers(WorkersCommand),
+    /// Part of [`CostsCommand`], whose other commands need no bank.
+    #[command(skip)]
+    Costs(ShowCosts),
     /// Order numbers, after the storage went back in time
     #[command(subcommand)]
     OrderNumbers(OrderNumbersCommand),
@@ -184,6 +191,16 @@ async fn run(cli: Cli, matches: &ArgMatches) -> anyhow::Result<ExitCode> {
         let world: Arc<dyn World> = Arc::new(SystemWorld::new());
         return config::run(command, matches, &world, out).await;
     }
+    let command = match command {
+        Some(Operation::Costs(CostsCommand::Estimate(plan))) => {
+            costs::estimate(plan, out)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        Some(Operation::Costs(CostsCommand::Show(show))) => {
+            Some(Operation::OnBank(BankOperation::Costs(show)))
+        }
+        other => other,
+    };
     let (config, settings) = Config::in_force(matches, &Environment::of_process())?;
     if let Some(Operation::Health) = command {
         health::check(listening(&config)?).await?;
@@ -294,6 +311,10 @@ async fn run_on_bank(
             let all = queues::all_workers(bank, network);
             let admin = queues::admin_service(bank, Arc::clone(&all), config);
             return workers::run(command, (&admin, &all), out).await;
+        }
+        BankOperation::Costs(command) => {
+            let admin = queues::admin_service(bank, queues::all_workers(bank, network), config);
+            costs::show(command, &admin, out).await?;
         }
         BankOperation::OrderNumbers(command) => order_numbers::run(command, bank, out).await?,
         BankOperation::Recover => {

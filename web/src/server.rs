@@ -121,6 +121,8 @@ impl App {
         let metrics = Metrics::new(bank, meter, &readiness);
         let workers = AllWorkers {
             address: address.to_string(),
+            started_at: bank.world.now(),
+            world: world(),
             meter: Arc::clone(meter),
             served: Arc::clone(bank.acceptor.served()),
             operations: Arc::clone(&bank.store.operations),

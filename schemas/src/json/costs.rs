@@ -27,6 +27,10 @@ pub struct StorageOperations {
     /// The price in US dollars of a million postings at this rate; null if no transaction was made final.
     #[schema(required = true, example = "1.030000000", pattern = r"^[0-9]+(\.[0-9]+)?$")]
     pub price_usd_per_million_postings: Option<String>,
+    /// The price in US dollars of a month of 30 days at this rate: the sum over the processes, each at its rate since its start.
+    /// Null until each process that responded has counted for 10 minutes.
+    #[schema(required = true, example = "12.480000000", pattern = r"^[0-9]+(\.[0-9]+)?$")]
+    pub projected_price_usd_per_month: Option<String>,
     /// The processes that are included.
     pub processes: Vec<ProcessCost>,
 }

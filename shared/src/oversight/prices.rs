@@ -1,5 +1,7 @@
 //! The cost of storage operations, in exact decimals. Prices never pass through floats.
 
+use std::time::Duration;
+
 use rust_decimal::{Decimal, RoundingStrategy};
 
 use crate::domain::money::check_decimal;
@@ -59,6 +61,11 @@ impl Price {
         let usd = Decimal::from_str_exact(text).ok()?;
         (usd.scale() <= PRICE_DECIMALS_MAX && usd <= Decimal::from(PRICE_USD_MAX)).then_some(Self(usd))
     }
+
+    /// Returns the cost of `count` operations.
+    pub fn of(self, count: u64) -> Cost {
+        Cost(self.0.saturating_mul(OF_ONE).saturating_mul(Decimal::from(count)))
+    }
 }
 
 impl Default for Prices {
@@ -77,14 +84,14 @@ impl Default for Prices {
 impl Prices {
     /// Returns the cost of `count` operations of a kind.
     pub fn of(&self, kind: PriceKind, count: u64) -> Cost {
-        let Price(usd) = match kind {
+        let price = match kind {
             PriceKind::Table => self.table,
             PriceKind::TableBatch => self.table_batch,
             PriceKind::Queue => self.queue,
             PriceKind::BlobWrite => self.blob_write,
             PriceKind::BlobRead => self.blob_read,
         };
-        Cost(usd.saturating_mul(OF_ONE).saturating_mul(Decimal::from(count)))
+        price.of(count)
     }
 }
 
@@ -104,6 +111,17 @@ impl Cost {
     /// Returns the cost in dollars as a decimal number with nine decimals, rounded.
     pub fn usd(self) -> String {
         format!("{:.9}", rounded(self.0, 9))
+    }
+
+    /// Returns the cost in dollars with two decimals, rounded.
+    pub fn dollars(self) -> String {
+        format!("{:.2}", rounded(self.0, 2))
+    }
+
+    /// Returns the cost of `wanted` at the same rate, if this is the cost of `counted`; `None` if that is zero.
+    pub fn at_the_rate_of(self, counted: Duration, wanted: Duration) -> Option<Self> {
+        let [counted, wanted] = [counted, wanted].map(|time| Decimal::from(time.as_millis()));
+        self.0.saturating_mul(wanted).checked_div(counted).map(Self)
     }
 
     /// Returns the cost of a million postings, if this is the cost of `postings`; `None` if that is 0.
@@ -205,5 +223,8 @@ mod tests {
         assert_eq!(cost.of_a_million(4).unwrap().usd(), "0.300000000");
         assert_eq!(cost.of_a_million(7).unwrap().usd(), "0.171428571");
         assert_eq!(cost.of_a_million(0), None);
+        let [minute, hour] = [60, 3600].map(Duration::from_secs);
+        assert_eq!(cost.at_the_rate_of(minute, hour).unwrap().usd(), "0.000072000");
+        assert_eq!(cost.at_the_rate_of(Duration::ZERO, hour), None);
     }
 }

@@ -1,6 +1,6 @@
 //! Bodies that producers write to the queue directly: an XML document, or four fields separated by `|`.
 
-use postonce_shared::messaging::direct_producers::{self, DirectOrder, Form};
+use postonce_shared::messaging::direct_producers::{self, DirectOrder, Form, Order};
 use postonce_shared::testing::prelude::*;
 
 /// Maximum length of a message about a body, which is stored in the dead letter.
@@ -8,26 +8,42 @@ const MESSAGE_CHARS_MAX: usize = 8 * 1024;
 
 /// Parses any bytes as the body of a message.
 pub fn check(input: &[u8]) {
-    match direct_producers::parse(input) {
-        None => {}
-        Some(Ok(order)) => check_order(&order),
-        Some(Err(invalid)) => {
-            assert!(!invalid.violations.is_empty());
-            for violation in &invalid.violations {
-                assert!(!violation.field.is_empty() && !violation.rule.is_empty(), "{violation:?}");
+    let Some(orders) = direct_producers::parse(input) else { return };
+    assert!((1..=direct_producers::ORDERS_MAX).contains(&orders.len()), "{} orders", orders.len());
+    for Order { body, order } in orders {
+        match &order {
+            Ok(order) => check_order(order),
+            Err(invalid) => {
+                assert!(!invalid.violations.is_empty());
+                for violation in &invalid.violations {
+                    assert!(!violation.field.is_empty() && !violation.rule.is_empty(), "{violation:?}");
+                }
+                let message = invalid.to_string();
+                assert!(message.chars().count() <= MESSAGE_CHARS_MAX, "a message of {} bytes", message.len());
             }
-            let message = invalid.to_string();
-            assert!(message.chars().count() <= MESSAGE_CHARS_MAX, "a message of {} bytes", message.len());
+        }
+        // The body of one order is read as that order again.
+        let again = direct_producers::parse(&body).map(|orders| orders.into_iter().map(|it| it.order.ok()));
+        if order.is_ok() {
+            assert_eq!(
+                again.map(Vec::from_iter),
+                Some(vec![order.ok()]),
+                "{}",
+                String::from_utf8_lossy(&body)
+            );
         }
     }
 }
 
 /// Returns the form of a body, if it is recognized.
 pub(super) fn form_of(input: &[u8]) -> Option<Form> {
-    match direct_producers::parse(input)? {
-        Ok(_) => Some(if input.trim_ascii_start().starts_with(b"<") { Form::Xml } else { Form::Delimited }),
-        Err(invalid) => Some(invalid.form),
-    }
+    let orders = direct_producers::parse(input)?;
+    let of_invalid = orders.iter().find_map(|order| order.order.as_ref().err()).map(|invalid| invalid.form);
+    Some(of_invalid.unwrap_or(match input.trim_ascii_start().first() {
+        Some(b'<') => Form::Xml,
+        Some(b'{' | b'[') => Form::Json,
+        Some(_) | None => Form::Delimited,
+    }))
 }
 
 /// Checks that an order written in either form is parsed to the same order.
@@ -47,12 +63,19 @@ fn check_order(order: &DirectOrder) {
     };
     let (user, account, message, amount) = text(order);
     let delimited = format!("{user}|{account}|{message}|{amount}");
-    assert_eq!(direct_producers::parse(delimited.as_bytes()), Some(Ok(order.clone())), "{delimited}");
+    let parsed =
+        |body: &str| direct_producers::parse(body.as_bytes()).map(|mut orders| orders.remove(0).order);
+    let plain = parsed(&delimited).expect("four fields").expect("valid values");
+    assert_eq!((plain.account, plain.message, plain.kind), (order.account, order.message, order.kind));
     let xml = format!(
         "<UserAccountTransaction><Amount>{amount}</Amount><UserId>{user}</UserId>\
          <TransactionId>{message}</TransactionId><AccountId> {account} </AccountId></UserAccountTransaction>"
     );
-    assert_eq!(direct_producers::parse(xml.as_bytes()), Some(Ok(order.clone())), "{xml}");
+    assert_eq!(parsed(&xml), Some(Ok(plain.clone())), "{xml}");
+    let row = format!(
+        "[{{\"Amount\":\"{amount}\",\"RowKey\":\"{message}\",\"PartitionKey\":\"{user}|{account}\"}}]"
+    );
+    assert_eq!(parsed(&row), Some(Ok(plain)), "{row}");
     for code in ["EUR", "JPY", "BHD"] {
         let currency = Currency::parse(code).expect("a currency of ISO 4217");
         if let Ok(instruction) = order.instruction(currency) {

@@ -196,7 +196,7 @@ proptest! {
         let sign = if is_withdrawal { "-" } else { "" };
         let TransactionKey { account, message, .. } = key;
         let body = format!("{}|{}|{message}|{sign}{amount}", account.user, account.account);
-        let order = postonce_shared::messaging::direct_producers::parse(body.as_bytes()).unwrap().unwrap();
+        let order = postonce_shared::messaging::direct_producers::parse(body.as_bytes()).unwrap().remove(0).order.unwrap();
         prop_assert_eq!(order.instruction(amount.currency()).map(|it| it.amount), Ok(amount));
         super::legacy_body::check(body.as_bytes());
     }

@@ -2,13 +2,20 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use postonce_process::http::{OperationCount, POSTED_IMMEDIATELY, Status};
 use postonce_process::meter::Meter;
+use postonce_shared::domain::time::Timestamp;
+use postonce_shared::oversight::estimate::DAYS_PER_MONTH;
 use postonce_shared::oversight::prices::{Cost, Prices};
 use postonce_shared::ports::operations::{Operation, PriceKind, Service, StorageOperations};
 use postonce_shared::posting::waiting::ServedCounts;
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+/// Time after which the rate of a process is not dominated by its start.
+const PROJECTED_FROM: Duration = Duration::from_secs(10 * 60);
 
 /// Kind of storage operation in a report. The name may come from another process, so it can be unknown here.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,6 +46,8 @@ pub struct ProcessReport {
     pub immediate: u64,
     /// Number of storage operations, including retries.
     pub operations: BTreeMap<ReportedOperation, u64>,
+    /// Time since the process started, during which it counted.
+    pub counted_for: Duration,
 }
 
 impl ProcessReport {
@@ -61,9 +70,9 @@ pub trait WorkerReports: Send + Sync {
 }
 
 impl ProcessReport {
-    /// Creates the report of this process, which listens at `address`.
+    /// Creates the report of this process, which listens at `address` and started `counted_for` ago.
     pub fn of_this_process(
-        address: &str,
+        (address, counted_for): (&str, Duration),
         meter: &Meter,
         served: &ServedCounts,
         operations: &StorageOperations,
@@ -75,11 +84,12 @@ impl ProcessReport {
             postings: meter.settled.get().saturating_add(immediate),
             immediate,
             operations: counts.map(|(operation, count)| (operation.into(), count)).collect(),
+            counted_for,
         }
     }
 
-    /// Converts the status of another process; `None` if a service or price category is unknown, or a counter is missing.
-    pub fn from_status(address: &str, status: &Status) -> Option<Self> {
+    /// Converts the status of a process at this time; `None` if a service or price category is unknown, or a counter is missing.
+    pub fn from_status(address: &str, status: &Status, now: Timestamp) -> Option<Self> {
         let mut operations: BTreeMap<ReportedOperation, u64> = BTreeMap::new();
         for OperationCount { service, operation, price, count } in &status.storage_operations {
             let kind = ReportedOperation {
@@ -92,7 +102,8 @@ impl ProcessReport {
         let settled = status.counters.get("settled").copied()?;
         let immediate = status.counters.get(POSTED_IMMEDIATELY).copied()?;
         let postings = settled.saturating_add(immediate);
-        Some(Self { process: address.to_owned(), postings, immediate, operations })
+        let counted_for = now.since(Timestamp::from_unix_ms(status.started_at));
+        Some(Self { process: address.to_owned(), postings, immediate, operations, counted_for })
     }
 }
 
@@ -108,8 +119,13 @@ pub struct CostReport {
 impl CostReport {
     /// Sums reports.
     pub fn of(processes: Vec<ProcessReport>) -> Self {
-        let mut total =
-            ProcessReport { process: String::new(), postings: 0, immediate: 0, operations: BTreeMap::new() };
+        let mut total = ProcessReport {
+            process: String::new(),
+            postings: 0,
+            immediate: 0,
+            operations: BTreeMap::new(),
+            counted_for: Duration::ZERO,
+        };
         for report in &processes {
             total.postings = total.postings.saturating_add(report.postings);
             total.immediate = total.immediate.saturating_add(report.immediate);
@@ -119,6 +135,17 @@ impl CostReport {
             }
         }
         Self { processes, total }
+    }
+
+    /// Returns the cost of a month at the rate of each process since its start; `None` without processes, and while one has counted
+    /// for less than [`PROJECTED_FROM`].
+    pub fn per_month(&self, prices: &Prices) -> Option<Cost> {
+        let month = DAY.checked_mul(u32::try_from(DAYS_PER_MONTH).ok()?)?;
+        let per_month = |report: &ProcessReport| {
+            let counted_for = Some(report.counted_for).filter(|time| *time >= PROJECTED_FROM)?;
+            report.cost(prices).at_the_rate_of(counted_for, month)
+        };
+        if self.processes.is_empty() { None } else { self.processes.iter().map(per_month).sum() }
     }
 }
 
@@ -130,7 +157,13 @@ mod tests {
         let operation = |name, price| Operation { service: Service::Table, name, price }.into();
         let operations = counts.iter().map(|(name, price, count)| (operation(name, *price), *count));
         let immediate = postings / 3;
-        ProcessReport { process: process.to_owned(), postings, immediate, operations: operations.collect() }
+        ProcessReport {
+            process: process.to_owned(),
+            postings,
+            immediate,
+            operations: operations.collect(),
+            counted_for: Duration::ZERO,
+        }
     }
 
     #[test]
@@ -145,8 +178,26 @@ mod tests {
     }
 
     #[test]
+    fn a_month_is_projected_from_the_rate_of_each_process() {
+        let counting = |minutes: u64, count| ProcessReport {
+            counted_for: Duration::from_secs(minutes * 60),
+            ..report("", 0, &[("receive", PriceKind::Queue, count)])
+        };
+        let month = |reports: &[ProcessReport]| {
+            CostReport::of(reports.to_vec()).per_month(&Prices::default()).map(Cost::dollars)
+        };
+        // 10,000 queue operations an hour and 20,000 a day, at 0.004 dollars for 10,000.
+        let (hour, day) = (counting(60, 10_000), counting(24 * 60, 20_000));
+        assert_eq!(month(std::slice::from_ref(&hour)).as_deref(), Some("2.88"));
+        assert_eq!(month(&[hour.clone(), day]).as_deref(), Some("3.12"));
+        assert_eq!(month(&[hour.clone(), counting(9, 1)]), None, "one process has just started");
+        assert_eq!(month(&[hour, counting(10, 0)]).as_deref(), Some("2.88"));
+    }
+
+    #[test]
     fn without_reports_the_sum_is_zero() {
         let cost = CostReport::of(Vec::new());
         assert_eq!((cost.total.count(), cost.total.postings), (0, 0));
+        assert_eq!(cost.per_month(&Prices::default()), None);
     }
 }

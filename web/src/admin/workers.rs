@@ -8,10 +8,12 @@ use async_trait::async_trait;
 use postonce_process::http::Status;
 use postonce_process::meter::Meter;
 use postonce_shared::adapters::http::{BroadcastRequest, CallFault, PeerBroadcast, STATUS_PATH};
+use postonce_shared::domain::time::Timestamp;
 use postonce_shared::ports::fault::{StoreFault, chain};
 use postonce_shared::ports::operations::StorageOperations;
 use postonce_shared::ports::process_registry::RegisteredProcess;
 use postonce_shared::ports::queue::QueueName;
+use postonce_shared::ports::world::World;
 use postonce_shared::posting::waiting::ServedCounts;
 use tracing::warn;
 
@@ -23,8 +25,12 @@ const ANSWER_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// Collects the status of all worker processes.
 pub struct AllWorkers {
-    /// Address of this process.
+    /// Address of this process; empty for a command.
     pub address: String,
+    /// Start of this process.
+    pub started_at: Timestamp,
+    /// Clock.
+    pub world: Arc<dyn World>,
     /// Counters of the worker in this process.
     pub meter: Arc<Meter>,
     /// Counts of the requests of this process, by the way in which they were processed.
@@ -56,10 +62,15 @@ impl ListenerStatus for AllWorkers {
 #[async_trait]
 impl WorkerReports for AllWorkers {
     async fn reports(&self) -> Vec<ProcessReport> {
-        let own = ProcessReport::of_this_process(&self.address, &self.meter, &self.served, &self.operations);
-        let mut reports = vec![own];
+        let own = || {
+            let counted_for = self.world.now().since(self.started_at);
+            let process = (self.address.as_str(), counted_for);
+            ProcessReport::of_this_process(process, &self.meter, &self.served, &self.operations)
+        };
+        // A command is not one of the processes.
+        let mut reports: Vec<ProcessReport> = (!self.address.is_empty()).then(own).into_iter().collect();
         for (address, status) in self.statuses().await {
-            match ProcessReport::from_status(&address, &status) {
+            match ProcessReport::from_status(&address, &status, self.world.now()) {
                 Some(report) => reports.push(report),
                 None => warn!("The worker at {address} reports an unknown category of operations"),
             }

@@ -5,6 +5,7 @@ pub mod anchors;
 pub mod backup;
 pub mod batches;
 pub mod config;
+pub mod costs;
 pub mod dead_letters;
 pub mod gate;
 mod ids;

@@ -53,6 +53,8 @@ pub async fn run(
 pub fn all_workers(bank: &Bank, network: &PeerNetwork) -> Arc<AllWorkers> {
     Arc::new(AllWorkers {
         address: String::new(),
+        started_at: bank.world.now(),
+        world: Arc::clone(&bank.world),
         meter: Arc::new(Meter::default()),
         served: Arc::clone(bank.acceptor.served()),
         operations: Arc::clone(&bank.store.operations),

@@ -10,7 +10,7 @@ use postonce_shared::bank::Bank;
 use postonce_shared::domain::ids::PartnerId;
 use postonce_shared::domain::partner::RequestRate;
 use postonce_shared::messaging::claim_check::{ClaimCheck, Claimed};
-use postonce_shared::messaging::direct_producers::{self, DirectOrder};
+use postonce_shared::messaging::direct_producers::{self, DirectOrder, Order};
 use postonce_shared::messaging::envelope::seal::Seal;
 use postonce_shared::messaging::envelope::{Body, Claim, Content, Envelope, Unreadable};
 use postonce_shared::ports::fault::StoreFault;
@@ -64,11 +64,15 @@ impl MessageReader {
         match Body::decode(&message.body, &self.seal) {
             Ok(Body::Content(content)) => require_seal(content),
             Ok(Body::Claim(claim)) => self.redeem(&claim, message).await,
-            Err(malformed @ Unreadable::Malformed(_)) => match direct_producers::parse(&message.body) {
-                Some(Ok(order)) => self.admit(&order).await,
-                Some(Err(invalid)) => Err(DeliveryError::Refused(invalid.to_string())),
-                None => Err(DeliveryError::Unreadable(malformed)),
-            },
+            Err(malformed @ Unreadable::Malformed(_)) => {
+                match direct_producers::parse(&message.body).as_deref() {
+                    Some([Order { order: Ok(order), .. }]) => self.admit(order).await,
+                    Some([Order { order: Err(invalid), .. }]) => {
+                        Err(DeliveryError::Refused(invalid.to_string()))
+                    }
+                    _ => Err(DeliveryError::Unreadable(malformed)),
+                }
+            }
             Err(unreadable) => Err(DeliveryError::Unreadable(unreadable)),
         }
     }

@@ -12,7 +12,7 @@ use crate::protocol::fixture::{Fixture, account, deposit, key, submit, withdrawa
 fn order(message: u128, amount: &str) -> DirectOrder {
     let key = key(message);
     let body = format!("{}|{}|{}|{amount}\n", key.account.user, key.account.account, key.message);
-    direct_producers::parse(body.as_bytes()).unwrap().unwrap()
+    direct_producers::parse(body.as_bytes()).unwrap().remove(0).order.unwrap()
 }
 
 async fn admit(bank: &Bank, order: &DirectOrder) -> Admission {

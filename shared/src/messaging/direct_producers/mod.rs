@@ -1,13 +1,19 @@
-//! Bodies of producers that write to the queue directly, in two forms: an XML document `UserAccountTransaction`
-//! ([`xml`]), or `userid|accountid|transactionid|amount`.
+//! Bodies of producers that write to a queue directly. A message contains one order or several:
 //!
-//! Both forms contain the same four fields. The amount is in the account's currency, and negative for a withdrawal.
-//! White space around the body and a byte order mark before it are ignored. Either form can be sent as UTF-8 text or as
-//! its base64 (RFC 4648, section 4), which is the default of the classic .NET client of Azure Storage.
-//! `schemas/xsd/user-account-transaction.xsd` is the published contract, with samples.
+//! - XML ([`xml`]): a document `UserAccountTransaction`, or an `ArrayOfUserAccountTransaction`;
+//! - JSON ([`json`]): an object, or an array of objects;
+//! - text ([`delimited`]): lines `userid|accountid|transactionid|amount`.
+//!
+//! In XML and JSON, the members of an order ([`members`]) are those of the text form, or those of the table row of the classic
+//! design. The amount is in the account's currency, and negative for a withdrawal. White space around the body and a byte order
+//! mark before it are ignored. Every form can be sent as UTF-8 text or as its base64 (RFC 4648, section 4), which is the default of
+//! the classic .NET client of Azure Storage. `schemas/xsd/user-account-transaction.xsd` is the published contract, with samples.
 //!
 //! This module only parses; [`crate::protocol::accept::Acceptor::admit`] accepts the orders.
 
+mod delimited;
+mod json;
+mod members;
 mod xml;
 
 use std::borrow::Cow;
@@ -16,10 +22,22 @@ use std::fmt;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use crate::domain::ids::{AccountId, AccountKey, MessageId, UserId, parse_bare};
+use crate::domain::ids::{AccountKey, MessageId};
 use crate::domain::instruction::{Details, Instruction, TransactionKind};
-use crate::domain::money::{Amount, AmountError, Currency, check_decimal};
+use crate::domain::money::{Amount, AmountError, Currency};
 use crate::text;
+
+/// Maximum number of orders in one message. The smallest orders that could be valid fill its 64 KiB with fewer.
+pub const ORDERS_MAX: usize = 700;
+
+/// One order in a message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Order {
+    /// A body that contains only this order: the body of the message, or the part of it that is the order.
+    pub body: Vec<u8>,
+    /// The order, or its violations.
+    pub order: Result<DirectOrder, DirectOrderError>,
+}
 
 /// An order of a direct producer. Only the checks of the amount that need its currency are left.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,6 +50,10 @@ pub struct DirectOrder {
     pub kind: TransactionKind,
     /// The amount: a decimal number without a sign.
     magnitude: String,
+    /// The currency that the order names; `None` if it relies on that of the account.
+    currency: Option<Currency>,
+    /// The members that this version does not know.
+    details: Details,
 }
 
 /// The form of a body.
@@ -39,7 +61,9 @@ pub struct DirectOrder {
 pub enum Form {
     /// An XML document.
     Xml,
-    /// Four texts separated by `|`.
+    /// A JSON document.
+    Json,
+    /// Texts separated by `|`.
     Delimited,
 }
 
@@ -47,6 +71,7 @@ impl fmt::Display for Form {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Xml => "XML document",
+            Self::Json => "JSON document",
             Self::Delimited => "delimited text",
         })
     }
@@ -89,6 +114,9 @@ pub enum LegacyAmountError {
     /// The amount is zero.
     #[error("must not be zero")]
     Zero,
+    /// The order names another currency than that of the account.
+    #[error("must not be in {0}")]
+    OtherCurrency(Currency),
     /// Any other defect of the number.
     #[error(transparent)]
     Other(AmountError),
@@ -123,32 +151,54 @@ impl DirectOrder {
     /// # Errors
     /// [`LegacyAmountError`] when the number is not an amount in this currency.
     pub fn instruction(&self, currency: Currency) -> Result<Instruction, LegacyAmountError> {
+        if let Some(other) = self.currency.filter(|named| *named != currency) {
+            return Err(LegacyAmountError::OtherCurrency(other));
+        }
         let amount = Amount::parse(&self.magnitude, currency)?;
-        Ok(Instruction { kind: self.kind, amount, details: Details::default() })
+        Ok(Instruction { kind: self.kind, amount, details: self.details.clone() })
     }
 }
 
-/// Parses a body. Returns `None` if it has neither form.
-///
-/// # Errors
-/// [`DirectOrderError`] with all violations.
-pub fn parse(body: &[u8]) -> Option<Result<DirectOrder, DirectOrderError>> {
-    let body = decoded(body);
-    let body = trimmed(&body);
-    let form = form_of(body)?;
-    let mut violations = Vec::new();
-    let fields = match std::str::from_utf8(body) {
-        Err(_) => {
-            violations.push(of_body("must be text in UTF-8"));
-            None
-        }
+/// Parses a body. Returns its orders, at least one, or `None` if it has none of the forms. A body that violates the rules of its
+/// form as a whole is one order.
+pub fn parse(body: &[u8]) -> Option<Vec<Order>> {
+    let decoded = decoded(body);
+    let content = trimmed(&decoded);
+    let form = form_of(content)?;
+    let parts = match std::str::from_utf8(content) {
+        Err(_) => Err("must be text in UTF-8".to_owned()),
         Ok(text) => match form {
-            Form::Xml => xml::read(text, &mut violations),
-            Form::Delimited => split(text, &mut violations),
+            Form::Xml => xml::read(text),
+            Form::Json => json::read(text),
+            Form::Delimited => Ok(delimited::read(text)),
         },
     };
-    let order = fields.and_then(|fields| fields.check(form, &mut violations));
-    Some(order.filter(|_| violations.is_empty()).ok_or(DirectOrderError { form, violations }))
+    let parts = parts.and_then(|parts| match parts.len() {
+        0 => Err("must have at least one order".to_owned()),
+        1..=ORDERS_MAX => Ok(parts),
+        count => Err(format!("must have at most {ORDERS_MAX} orders, but has {count}")),
+    });
+    let refused = |rule| Err(DirectOrderError { form, violations: vec![of_body(rule)] });
+    let orders = match parts {
+        Err(rule) => vec![Order { body: body.to_vec(), order: refused(rule) }],
+        Ok(parts) => parts.into_iter().map(|part| part.into_order(form, body)).collect(),
+    };
+    Some(orders)
+}
+
+/// One order before its members are checked.
+struct Part {
+    /// The text of the order; `None` if it is the whole body.
+    text: Option<String>,
+    members: members::Members,
+}
+
+impl Part {
+    fn into_order(self, form: Form, body: &[u8]) -> Order {
+        let body = self.text.map_or_else(|| body.to_vec(), String::into_bytes);
+        let order = self.members.check(form).map_err(|violations| DirectOrderError { form, violations });
+        Order { body, order }
+    }
 }
 
 /// Decodes a body in base64; any other body stays unchanged. Each form has characters that base64 does not have.
@@ -164,7 +214,7 @@ fn decoded(body: &[u8]) -> Cow<'_, [u8]> {
 fn form_of(body: &[u8]) -> Option<Form> {
     match body.first()? {
         b'<' => Some(Form::Xml),
-        b'{' | b'[' => None,
+        b'{' | b'[' => Some(Form::Json),
         _ if body.contains(&b'|') => Some(Form::Delimited),
         _ => None,
     }
@@ -173,92 +223,13 @@ fn form_of(body: &[u8]) -> Option<Form> {
 /// Removes a byte order mark and surrounding white space, such as the line ends that producers append.
 fn trimmed(body: &[u8]) -> &[u8] {
     let body = body.trim_ascii();
-    // A body in another encoding or with a second mark is refused when its fields are read.
+    // A body in another encoding or with a second mark is refused when its members are read.
     text::without_mark(body).unwrap_or(body).trim_ascii()
 }
 
 /// Returns a violation of the body as a whole.
 fn of_body(rule: impl Into<String>) -> Violation {
     Violation { field: "the body".to_owned(), rule: rule.into() }
-}
-
-/// The four fields in order, by their XML names.
-const NAMES: [&str; 4] = ["UserId", "AccountId", "TransactionId", "Amount"];
-
-/// The texts of the four fields; `None` for a missing field.
-#[derive(Debug, Default)]
-struct Fields([Option<String>; 4]);
-
-fn split(text: &str, violations: &mut Vec<Violation>) -> Option<Fields> {
-    // One part more than reported is enough to detect the error.
-    let parts: Vec<&str> = text.splitn(6, '|').collect();
-    match <[&str; 4]>::try_from(parts) {
-        Ok(parts) => Some(Fields(parts.map(|part| Some(part.to_owned())))),
-        Err(parts) => {
-            let count = match parts.len() {
-                count @ 0..=5 => count.to_string(),
-                _ => "more than 5".to_owned(),
-            };
-            let rule = format!("must be userid|accountid|transactionid|amount, but has {count} fields");
-            violations.push(of_body(rule));
-            None
-        }
-    }
-}
-
-impl Fields {
-    /// Returns the order if every field is valid, and adds violations otherwise.
-    fn check(self, form: Form, violations: &mut Vec<Violation>) -> Option<DirectOrder> {
-        let mut refuse = |position: usize, rule: String| {
-            let name = NAMES.get(position).copied().unwrap_or_default();
-            let field = match form {
-                Form::Xml => name.to_owned(),
-                Form::Delimited => name.to_ascii_lowercase(),
-            };
-            violations.push(Violation { field, rule });
-        };
-        for (position, text) in self.0.iter().enumerate() {
-            if text.is_none() {
-                refuse(position, "is missing".to_owned());
-            }
-        }
-        let [user, account, message, amount] = &self.0;
-        let user = checked(user, 0, parse_bare::<UserId>, &mut refuse);
-        let account = checked(account, 1, parse_bare::<AccountId>, &mut refuse);
-        let message = checked(message, 2, parse_bare::<MessageId>, &mut refuse);
-        let amount = checked(amount, 3, parse_amount, &mut refuse);
-        let (kind, magnitude) = amount?;
-        let account = AccountKey { user: user?, account: account? };
-        Some(DirectOrder { account, message: message?, kind, magnitude })
-    }
-}
-
-/// Parses one field, if it is present.
-fn checked<T, E: fmt::Display>(
-    text: &Option<String>,
-    position: usize,
-    read: impl FnOnce(&str) -> Result<T, E>,
-    refuse: &mut impl FnMut(usize, String),
-) -> Option<T> {
-    match read(text.as_deref()?) {
-        Ok(value) => Some(value),
-        Err(error) => {
-            refuse(position, error.to_string());
-            None
-        }
-    }
-}
-
-fn parse_amount(text: &str) -> Result<(TransactionKind, String), LegacyAmountError> {
-    let (kind, magnitude) = match text.strip_prefix('-') {
-        Some(magnitude) => (TransactionKind::Withdrawal, magnitude),
-        None => (TransactionKind::Deposit, text),
-    };
-    check_decimal(magnitude)?;
-    if magnitude.bytes().all(|byte| matches!(byte, b'0' | b'.')) {
-        return Err(LegacyAmountError::Zero);
-    }
-    Ok((kind, magnitude.to_owned()))
 }
 
 #[cfg(test)]

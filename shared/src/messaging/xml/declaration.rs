@@ -5,11 +5,12 @@ use quick_xml::events::BytesDecl;
 use super::shown;
 use crate::text::Charset;
 
-/// Returns the encoding that a declaration names, or UTF-8 if it names none.
+/// Returns the encoding that a declaration names, or UTF-8 if it names none. A text that its transport has `decoded` can also name
+/// UTF-16, because writers name the encoding of their own strings; the transport decides (RFC 7303, section 3).
 ///
 /// # Errors
 /// The violated rule, for another version of XML, another encoding, or a declaration that violates the grammar.
-pub(super) fn declared_charset(declaration: &BytesDecl<'_>) -> Result<Charset, String> {
+pub(super) fn declared_charset(declaration: &BytesDecl<'_>, decoded: bool) -> Result<Charset, String> {
     let malformed = "has a malformed XML declaration; expected version=\"1.0\", then optionally encoding and then standalone";
     let malformed = || malformed.to_owned();
     let Some(rest) = declaration.strip_prefix("xml") else { return Err(malformed()) };
@@ -24,7 +25,9 @@ pub(super) fn declared_charset(declaration: &BytesDecl<'_>) -> Result<Charset, S
     if !matches!(standalone, None | Some("yes" | "no")) || !rest.bytes().all(is_space) {
         return Err(malformed());
     }
-    let Some(encoding) = encoding else { return Ok(Charset::Utf8) };
+    let Some(encoding) = encoding.filter(|name| !(decoded && name.eq_ignore_ascii_case("utf-16"))) else {
+        return Ok(Charset::Utf8);
+    };
     let unsupported = || format!("must be in UTF-8 or US-ASCII, but declares {}", shown(encoding));
     Charset::named(encoding).ok_or_else(unsupported)
 }

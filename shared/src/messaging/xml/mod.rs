@@ -10,7 +10,7 @@ mod read;
 mod stream;
 mod write;
 
-pub use self::read::{Unreadable, XmlLimits, read};
+pub use self::read::{Unreadable, XmlLimits, read, read_decoded};
 pub use self::stream::{Children, Interrupted};
 pub use self::write::{escaped, write};
 

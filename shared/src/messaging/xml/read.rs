@@ -56,10 +56,22 @@ pub(super) fn refuse<T>(rule: impl Into<String>) -> Result<T, Unreadable> {
 /// # Errors
 /// [`Unreadable`] at the first error, after which the document cannot be trusted.
 pub fn read(bytes: &[u8], limits: &XmlLimits) -> Result<Element, Unreadable> {
-    let text = decode_text(bytes)?;
+    tree_of(decode_text(bytes)?, Tree::new(*limits))
+}
+
+/// Parses a document like [`read`], from a text whose encoding its transport determined. Its XML declaration can also name
+/// UTF-16.
+///
+/// # Errors
+/// As for [`read`].
+pub fn read_decoded(text: &str, limits: &XmlLimits) -> Result<Element, Unreadable> {
+    check_characters(text)?;
+    tree_of(text, Tree { is_decoded: true, ..Tree::new(*limits) })
+}
+
+fn tree_of(text: &str, mut tree: Tree) -> Result<Element, Unreadable> {
     let mut reader = NsReader::from_str(text);
     reader.config_mut().check_comments = true;
-    let mut tree = Tree::new(*limits);
     loop {
         let event = reader.read_event();
         let event = event.map_err(|error| {
@@ -77,8 +89,13 @@ pub fn read(bytes: &[u8], limits: &XmlLimits) -> Result<Element, Unreadable> {
 /// Checks that the document is UTF-8 text with only characters that XML allows.
 fn decode_text(bytes: &[u8]) -> Result<&str, Unreadable> {
     let Ok(text) = std::str::from_utf8(bytes) else { return refuse("must be in UTF-8, but is not") };
+    check_characters(text).map(|()| text)
+}
+
+/// Checks that a text has only characters that XML allows.
+fn check_characters(text: &str) -> Result<(), Unreadable> {
     match text.char_indices().find(|(_, character)| !is_char(*character)) {
-        None => Ok(text),
+        None => Ok(()),
         Some((at, character)) => refuse(format!(
             "has the character U+{:04X} at byte {at}, which XML does not allow",
             u32::from(character)
@@ -130,6 +147,8 @@ fn are_separated(attributes: &str) -> bool {
 /// The open elements, and the root once it is closed.
 pub(super) struct Tree {
     limits: XmlLimits,
+    /// Whether the transport of the document has determined its encoding.
+    is_decoded: bool,
     is_start: bool,
     /// The encoding that the XML declaration names.
     charset: Charset,
@@ -145,6 +164,7 @@ impl Tree {
     pub(super) const fn new(limits: XmlLimits) -> Self {
         Self {
             limits,
+            is_decoded: false,
             is_start: true,
             charset: Charset::Utf8,
             open: Vec::new(),
@@ -161,7 +181,8 @@ impl Tree {
         }
         match event {
             Event::Decl(declaration) if self.is_start => {
-                self.charset = declared_charset(&declaration).map_err(|rule| Unreadable { rule })?;
+                let declared = declared_charset(&declaration, self.is_decoded);
+                self.charset = declared.map_err(|rule| Unreadable { rule })?;
             }
             Event::Decl(_) => return refuse("may have an XML declaration only at its very start"),
             Event::Start(start) => self.open(at, &start)?,

@@ -221,7 +221,7 @@ impl OverviewService {
             dead_letters_open: answered().find_map(|status| status.dead_letters_open),
             wanted: workers_wanted(&demand, &self.scaling, at),
             demand,
-            costs: costs(&self.address, statuses),
+            costs: costs(&self.address, statuses, self.world.now()),
         }
     }
 
@@ -293,13 +293,13 @@ fn queues(work: &WorkReading, bank: &BankReading, receivers: &BTreeMap<&str, Rec
 }
 
 /// Sums the costs of the processes that answered. A process that reports an unknown category of operations is omitted.
-fn costs(own: &Address, statuses: &Statuses) -> CostReport {
+fn costs(own: &Address, statuses: &Statuses, now: Timestamp) -> CostReport {
     let others =
         statuses.others.iter().filter_map(|(entry, status)| Some((&entry.address, status.as_ref()?)));
     let reports = others.chain([(own, &statuses.own)]);
     CostReport::of(
         reports
-            .filter_map(|(address, status)| ProcessReport::from_status(address.as_str(), status))
+            .filter_map(|(address, status)| ProcessReport::from_status(address.as_str(), status, now))
             .collect(),
     )
 }

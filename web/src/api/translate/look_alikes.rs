@@ -6,13 +6,11 @@ use std::sync::LazyLock;
 
 use postonce_schemas::json::{self as wire, Violation};
 use postonce_shared::domain::instruction::Instruction;
+use postonce_shared::text::looks_like;
 use serde::de::IgnoredAny;
 
 use super::content::names_of;
 use crate::error::{ApiError, Code};
-
-/// Maximum length in bytes of a name that is compared. Longer names differ from all known names.
-const COMPARED_BYTES_MAX: usize = 32;
 
 static KNOWN: LazyLock<Vec<String>> = LazyLock::new(names_of::<wire::TransactionRequest>);
 
@@ -41,12 +39,6 @@ fn violation(field: String) -> Option<Violation> {
         format!("is not a known field; did you mean {meant}?")
     };
     Some(Violation { field, message })
-}
-
-/// Returns whether names differ only in case and in at most one edit: a letter added, removed, replaced, or swapped with the
-/// next one.
-fn looks_like(name: &str, known: &str) -> bool {
-    name.len() <= COMPARED_BYTES_MAX && strsim::osa_distance(&name.to_lowercase(), known) <= 1
 }
 
 #[cfg(test)]

@@ -129,6 +129,7 @@ pub fn costs(costs: &CostReport, prices: &Prices) -> wire::StorageOperations {
         immediate_postings: total.immediate,
         operations_per_posting: operations_per_posting(total.count(), total.postings),
         price_usd_per_million_postings: cost.of_a_million(total.postings).map(|cost| cost.usd()),
+        projected_price_usd_per_month: costs.per_month(prices).map(|cost| cost.usd()),
         processes: costs.processes.iter().map(process).collect(),
     }
 }

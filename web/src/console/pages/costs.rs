@@ -41,6 +41,10 @@ fn figures(costs: &StorageOperations) -> Markup {
     let none = || "\u{2013}".to_owned();
     let per_posting = costs.operations_per_posting.clone().unwrap_or_else(none);
     let per_million = costs.price_usd_per_million_postings.as_deref().map_or_else(none, format::usd);
+    let (per_month, of_a_month) = match &costs.projected_price_usd_per_month {
+        Some(usd) => (format::usd(usd), "30 days at this rate"),
+        None => (none(), "until each process has counted for 10 minutes"),
+    };
     let immediate = format!("{} of them at once, without the queue", format::count(costs.immediate_postings));
     let no_posting = costs.postings == 0;
     let of_a_posting = if no_posting {
@@ -61,6 +65,7 @@ fn figures(costs: &StorageOperations) -> Markup {
         tile("Postings", &format::count(costs.postings), None, Some(&immediate)),
         tile("Operations per posting", &per_posting, None, Some(of_a_posting)),
         tile("Price per million postings", &per_million, None, Some(of_a_million)),
+        tile("Price of a month", &per_month, None, Some(of_a_month)),
     ])
 }
 
@@ -146,7 +151,7 @@ mod tests {
                 { "service": "queue", "operation": "send <b>", "count": 1_200, "price_usd": "0.000480000" }
             ],
             "count": 1_240, "price_usd": "0.000481440", "postings": 500, "immediate_postings": 300,
-            "operations_per_posting": "2.48", "price_usd_per_million_postings": "0.962880000",
+            "operations_per_posting": "2.48", "price_usd_per_million_postings": "0.962880000", "projected_price_usd_per_month": "12.500000000",
             "processes": [{
                 "process": "http://127.0.0.1:8080", "postings": 500, "immediate_postings": 300, "count": 1_240,
                 "price_usd": "0.000481440"
@@ -172,7 +177,7 @@ mod tests {
     fn before_the_first_posting_nothing_is_divided() {
         let html = shown(&json!({
             "operations": [], "count": 0, "price_usd": "0.000000000", "postings": 0, "immediate_postings": 0,
-            "operations_per_posting": null, "price_usd_per_million_postings": null, "processes": []
+            "operations_per_posting": null, "price_usd_per_million_postings": null, "projected_price_usd_per_month": null, "processes": []
         }));
         assert!(
             html.contains("nothing was posted or rejected yet") && html.contains("No storage operations"),
