@@ -25,7 +25,7 @@ use crate::posting::account_cache::AccountCache;
 use crate::posting::account_locks::AccountLocks;
 use crate::posting::batch::ItemPoster;
 use crate::posting::commit_permits::Singles;
-use crate::posting::order_numbers::OrderNumbers;
+use crate::posting::order_numbers::{OrderNumbers, RangeLengths};
 use crate::posting::posted_numbers::PostedNumbers;
 use crate::posting::posting_latency::PostingLatency;
 use crate::posting::queued::Poster;
@@ -114,12 +114,19 @@ pub struct BankSettings {
     pub immediate_posting: bool,
     /// How long a received message stays invisible to other receivers.
     pub visibility_timeout: Duration,
+    /// Allowed lengths of ranges of order numbers.
+    pub order_number_ranges: RangeLengths,
 }
 
 impl BankSettings {
     /// Returns the default settings with this number of queues.
     pub const fn of_queues(queue_count: u16) -> Self {
-        Self { queue_count, immediate_posting: true, visibility_timeout: Duration::from_secs(20) }
+        Self {
+            queue_count,
+            immediate_posting: true,
+            visibility_timeout: Duration::from_secs(20),
+            order_number_ranges: RangeLengths::DEFAULT,
+        }
     }
 }
 
@@ -140,12 +147,13 @@ impl Bank {
     /// Creates the bank of a process with peers. Neither reads nor writes the store.
     pub fn linked(store: Store, world: Arc<dyn World>, links: Links, settings: BankSettings) -> Self {
         let Links { doorbell, completions, replies, seal, contention } = links;
-        let BankSettings { queue_count, immediate_posting, visibility_timeout } = settings;
+        let BankSettings { queue_count, immediate_posting, visibility_timeout, .. } = settings;
         let (bell, time) = (|| Arc::clone(&doorbell), || Arc::clone(&world));
         let used_queues = Arc::new(UsedQueues::new(&store, time(), queue_count));
         let queue = Arc::new(RecordedQueue::new(Arc::clone(&store.queue), Arc::clone(&used_queues)));
         let store = Store { queue, ..store };
-        let order_numbers = OrderNumbers::new(Arc::clone(&store.sync), Arc::clone(&store.archive), time());
+        let order_numbers =
+            OrderNumbers::with_ranges(&store.sync, &store.archive, time(), settings.order_number_ranges);
         let (latency, cache) = (Arc::<PostingLatency>::default(), Arc::<AccountCache>::default());
         let tracer = Arc::new(Tracer::new(time()));
         let posted = Arc::new(PostedNumbers::new(Arc::clone(&store.order_numbers), time()));
@@ -181,8 +189,7 @@ impl Bank {
             (queue_count, used_queues),
             &tracer,
         ));
-        let dead_letters =
-            DeadLetterService::new(&store, &seal, Arc::clone(&poster), bell(), time(), queue_count);
+        let letters = DeadLetterService::new(&store, &seal, Arc::clone(&poster), bell(), time(), queue_count);
         let repair = Repair::new(&store, &seal, time(), bell(), queue_count);
         Self {
             partner_grants: Arc::new(PartnerGrants::new(&store, time())),
@@ -203,7 +210,7 @@ impl Bank {
             batches,
             order_numbers,
             posted,
-            dead_letters: Arc::new(dead_letters),
+            dead_letters: Arc::new(letters),
             repair,
             gate_permits,
             registration,

@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use futures::future::{join, select};
 use postonce_process::drain::drain;
 use postonce_process::meter::Meter;
-use postonce_shared::config::{AnchorTerms, HttpLimits};
+use postonce_shared::config::{AnchorTerms, HttpLimits, ReceiversRule};
 use postonce_shared::oversight::scrubber::ScrubberTerms;
 use postonce_shared::testing::prelude::*;
 use postonce_shared::testing::registered::register;
@@ -76,6 +76,7 @@ async fn outage(calls: &[&'static str]) {
         dequeue_count_max: DEQUEUE_COUNT_MAX,
         idle_delays: IdleDelays::fixed(Duration::from_millis(50)),
         receivers: Bounds { floor: NonZeroUsize::MIN, ceiling: NonZeroUsize::MIN },
+        receivers_rule: ReceiversRule::Adaptive,
         legacy_partner: None,
         request_rate: HttpLimits::default().rate(),
         scrubber: ScrubberTerms { operations_per_day: 0, delay: Duration::from_secs(30) },

@@ -58,7 +58,8 @@ async fn json_of(bank: &Scenario, arguments: &[&str]) -> (Option<i32>, Value) {
 }
 
 async fn workers_and_queues_are_listed_with_processes_that_do_not_answer(store_kind: StoreKind) {
-    let mut bank = Plan::on(store_kind).processes(1, 1).through_the_queue().start().await;
+    let plan = Plan::on(store_kind).processes(1, 1).through_the_queue();
+    let mut bank = plan.with("POSTONCE_RECEIVERS_RULE", "10:1,50:2,100:4").start().await;
     bank.until_workers_ready().await;
     let client = bank.client(0);
     let addresses = [bank.webs[0].internal_address(), bank.workers[0].internal_address()];
@@ -100,6 +101,10 @@ async fn workers_and_queues_are_listed_with_processes_that_do_not_answer(store_k
     assert_eq!((code, depth), (Some(0), 1), "{queues:#?}");
     let listening: u64 = queues.iter().filter_map(|queue| queue["listeners_max"].as_u64()).sum();
     assert!(listening > 0, "{queues:#?}");
+    let table = run(&bank, &["queues"]).await.printed;
+    assert!(table.contains("receivers-rule: 10:1,50:2,100:4"), "{table}");
+    let rules = client.get("/v1/admin/queues").await.expect(200).body;
+    assert_eq!(rules["receivers_rules"], serde_json::json!(["10:1,50:2,100:4"]), "{rules}");
 
     bank.workers[0].kill();
     let (code, listed) = json_of(&bank, &["workers"]).await;

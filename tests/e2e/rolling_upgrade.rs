@@ -9,7 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::future::join;
 use postonce_process::drain::drain;
-use postonce_shared::config::{AnchorTerms, HttpLimits};
+use postonce_shared::config::{AnchorTerms, HttpLimits, ReceiversRule};
 use postonce_shared::messaging::envelope;
 use postonce_shared::oversight::scrubber::ScrubberTerms;
 use postonce_shared::testing::prelude::*;
@@ -115,6 +115,7 @@ fn newer_worker(store: Store, seal: Seal) -> Worker {
         // No ring arrives for messages that were sent before its start.
         idle_delays: IdleDelays::fixed(Duration::from_secs(1)),
         receivers: Bounds { floor: one, ceiling: one },
+        receivers_rule: ReceiversRule::Adaptive,
         legacy_partner: None,
         request_rate: HttpLimits::default().rate(),
         scrubber: ScrubberTerms { operations_per_day: 0, delay: Duration::from_secs(30) },

@@ -3,7 +3,8 @@
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use postonce_shared::config::{AnchorTerms, Config};
+use postonce_shared::backoff::IDLE_POLL;
+use postonce_shared::config::{AnchorTerms, Config, ReceiversRule};
 use postonce_shared::domain::ids::PartnerId;
 use postonce_shared::domain::partner::RequestRate;
 use postonce_shared::oversight::scrubber::ScrubberTerms;
@@ -20,6 +21,8 @@ pub struct WorkerConfig {
     pub idle_delays: IdleDelays,
     /// Minimum and maximum number of receivers per queue.
     pub receivers: Bounds,
+    /// The number of receivers between both.
+    pub receivers_rule: ReceiversRule,
     /// The partner for whose direct producers orders are accepted; without it, such orders are refused.
     pub legacy_partner: Option<PartnerId>,
     /// Request rate of that partner in each process, if the partner has no rate of its own.
@@ -39,6 +42,7 @@ impl From<&Config> for WorkerConfig {
             dequeue_count_max: config.dequeue_count_max,
             idle_delays: IdleDelays::of(config),
             receivers: Bounds { floor: config.receivers_min, ceiling: config.receivers_max },
+            receivers_rule: config.receivers_rule.clone().unwrap_or_default(),
             legacy_partner: config.legacy_partner.clone(),
             request_rate: config.http.rate(),
             scrubber: ScrubberTerms {
@@ -60,19 +64,28 @@ pub struct IdleDelays {
     pub proven: Duration,
     /// Whether each poll reads all queues instead of one in turn.
     pub every_queue: bool,
+    /// The first delay.
+    pub first: Duration,
+    /// Factor from each delay to the next.
+    pub factor: u32,
 }
 
 impl IdleDelays {
     /// The default delays.
-    pub const DEFAULT: Self =
-        Self { unproven: Duration::from_secs(60), proven: Duration::from_secs(600), every_queue: false };
+    pub const DEFAULT: Self = Self {
+        unproven: Duration::from_secs(60),
+        proven: Duration::from_secs(600),
+        every_queue: false,
+        first: IDLE_POLL.first,
+        factor: IDLE_POLL.factor,
+    };
 
     /// The delays if producers write to the queues directly and do not ring.
     pub const DIRECT_PRODUCERS: Self = Self { every_queue: true, ..Self::fixed(Duration::from_secs(5)) };
 
     /// Creates the same delay for both cases.
     pub const fn fixed(delay: Duration) -> Self {
-        Self { unproven: delay, proven: delay, every_queue: false }
+        Self { unproven: delay, proven: delay, ..Self::DEFAULT }
     }
 
     /// Disables polls, for queues that another task rings again in case a ring was lost.
@@ -90,11 +103,12 @@ impl IdleDelays {
 
     fn of(config: &Config) -> Self {
         let every_queue = config.legacy_partner.is_some();
-        match config.idle_poll_max {
+        let delays = match config.idle_poll_max {
             Some(delay) => Self { every_queue, ..Self::fixed(delay) },
             None if every_queue => Self::DIRECT_PRODUCERS,
             None => Self::DEFAULT,
-        }
+        };
+        Self { first: config.idle_poll_min, factor: config.idle_poll_factor, ..delays }
     }
 }
 
@@ -123,7 +137,9 @@ mod tests {
             assert_eq!(WorkerConfig::from(&config).idle_delays, expected);
         };
         let minute = Duration::from_secs(60);
-        check(&[], IdleDelays { unproven: minute, proven: minute * 10, every_queue: false });
+        check(&[], IdleDelays { unproven: minute, proven: minute * 10, ..IdleDelays::DEFAULT });
+        let slower = IdleDelays { first: Duration::from_secs(1), factor: 3, ..IdleDelays::DEFAULT };
+        check(&["--idle-poll-min-ms", "1000", "--idle-poll-factor", "3"], slower);
         check(&["--legacy-partner", "shop"], IdleDelays::DIRECT_PRODUCERS);
         check(&["--idle-poll-max-ms", "60000"], IdleDelays::fixed(minute));
         let ten_minutes = IdleDelays { every_queue: true, ..IdleDelays::fixed(minute * 10) };

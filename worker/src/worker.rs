@@ -168,7 +168,7 @@ impl Worker {
         drain: &Drain,
     ) -> Listener<H> {
         let Self { bank, config, meter, process_gate, .. } = self;
-        let WorkerConfig { visibility_timeout, receivers, .. } = *config;
+        let WorkerConfig { visibility_timeout, receivers, ref receivers_rule, .. } = *config;
         let world = || Arc::clone(&bank.world);
         let leases = QueueLeases::new(
             bank.world.uuid(),
@@ -189,6 +189,7 @@ impl Worker {
             meter: Arc::clone(meter),
             visibility_timeout,
             receivers,
+            receivers_rule: receivers_rule.clone(),
             drain: drain.clone(),
         };
         Listener {

@@ -14,6 +14,10 @@ use super::{codes, rules};
 pub struct QueueList {
     /// The queues, by name.
     pub queues: Vec<Queue>,
+    /// The rules by which the workers that responded choose the number of receivers of a queue: `adaptive`, or pairs
+    /// `depth:receivers` (setting `receivers-rule`). Usually one; several if the settings of the workers differ.
+    #[schema(example = json!(["adaptive"]))]
+    pub receivers_rules: Vec<String>,
 }
 
 /// One queue: of work, or of a role of batches.

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -78,6 +78,8 @@ pub struct Meter {
     /// Activity of the process in the last hour.
     pub activity: ActivityHistory,
     listeners: Mutex<BTreeMap<QueueName, Arc<ListenerGauge>>>,
+    /// The rule for the number of receivers; empty in a process that listens to no queue.
+    receivers_rule: OnceLock<String>,
     /// One entry for each kind of work.
     assigned: Mutex<Vec<AssignedQueues>>,
 }
@@ -210,6 +212,16 @@ impl Meter {
             ("queue_faults", "Receive requests that failed", &self.queue_faults),
             ("ledger_faults", "Transactions that met a fault of the ledger", &self.ledger_faults),
         ]
+    }
+
+    /// Records the rule by which this process chooses the number of receivers of a queue. Only the first call has an effect.
+    pub fn report_receivers_rule(&self, rule: String) {
+        self.receivers_rule.get_or_init(|| rule);
+    }
+
+    /// Returns the rule by which this process chooses the number of receivers; `None` if it listens to no queue.
+    pub fn receivers_rule(&self) -> Option<&str> {
+        self.receivers_rule.get().map(String::as_str)
     }
 
     /// Returns the gauges of all queues.

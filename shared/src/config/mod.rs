@@ -30,6 +30,7 @@ use crate::files::read_bounded;
 use crate::oversight::prices::Prices;
 use crate::oversight::scaling::ScalingPolicy;
 use crate::ports::process_registry::Address;
+use crate::posting::order_numbers::{RANGE_LEN_MAX, RangeLengths};
 
 mod anchors;
 mod azure;
@@ -42,6 +43,7 @@ mod group;
 mod http_limits;
 mod in_force;
 mod nearest;
+mod receivers_rule;
 pub mod reload;
 mod scaling;
 mod secret_files;
@@ -62,6 +64,7 @@ pub use self::environment::Environment;
 pub use self::error::ConfigErrors;
 pub use self::http_limits::HttpLimits;
 pub use self::in_force::{Origin, SettingInForce};
+pub use self::receivers_rule::{DepthSteps, ReceiversRule};
 pub use self::secret_files::{SecretFile, SecretFiles, digest_of, read_secret, without_line_end};
 pub use self::settings::{add_settings, parse_command_line};
 pub use self::signatures::{PublicAddress, SignatureTerms};
@@ -213,6 +216,19 @@ pub struct Config {
     #[arg(help_heading = "Worker")]
     #[arg(long, value_name = "COUNT", default_value = "8", value_parser = number::<NonZeroUsize>(1..=64))]
     pub receivers_max: NonZeroUsize,
+    /// Number of receivers of a queue by the number of its waiting messages, as pairs depth:receivers with rising numbers, such as
+    /// 10:1,50:2,100:4 (from 50 messages, 2 receivers); not above receivers-max, and below the first depth receivers-min;
+    /// by default adaptive: it grows with the number of messages and with the age of the oldest one
+    #[arg(help_heading = "Worker", long, value_name = "STEPS", value_parser = ReceiversRule::parse)]
+    pub receivers_rule: Option<ReceiversRule>,
+    /// First interval between two polls of empty queues, in milliseconds, from 10 to 60000; not above idle-poll-max-ms
+    #[arg(help_heading = "Worker", long = "idle-poll-min-ms", value_name = "MILLISECONDS")]
+    #[arg(default_value = "100", value_parser = milliseconds(10..=60_000))]
+    pub idle_poll_min: Duration,
+    /// Factor from each interval between two polls of empty queues to the next, from 1 to 10
+    #[arg(help_heading = "Worker", long, value_name = "NUMBER")]
+    #[arg(default_value = "2", value_parser = number::<u32>(1..=10))]
+    pub idle_poll_factor: u32,
     /// Maximum interval between two polls of empty queues, in milliseconds, from 100 to 600000; by default 60000, and
     /// 600000 while pings prove that notifications of all other processes arrive; with legacy-partner 5000, and each poll reads
     /// every queue
@@ -224,6 +240,15 @@ pub struct Config {
     /// costs 17,280 operations of the queue service a day and queue; by default none, and these bodies become dead letters
     #[arg(help_heading = "Worker", long, value_name = "PARTNER", value_parser = legacy_partner)]
     pub legacy_partner: Option<PartnerId>,
+    /// Minimum number of order numbers that a process reserves at once, from 1 to 100000; reserved numbers that a process does
+    /// not use when it is killed are never used
+    #[arg(help_heading = "Worker", long, value_name = "COUNT")]
+    #[arg(default_value = "100", value_parser = number::<u64>(1..=RANGE_LEN_MAX))]
+    pub order_number_range_min: u64,
+    /// Maximum number of order numbers that a process reserves at once, from 1 to 100000; within both, a range lasts for about 10 s
+    #[arg(help_heading = "Worker", long, value_name = "COUNT")]
+    #[arg(default_value = "100000", value_parser = number::<u64>(1..=RANGE_LEN_MAX))]
+    pub order_number_range_max: u64,
     /// Number of storage reads per day with which one worker process at a time checks all rows of the store and looks for
     /// forgotten work, from 0 to 100000000; 0: only after a process ended without notice
     #[arg(help_heading = "Worker", long, value_name = "COUNT")]
@@ -294,6 +319,11 @@ impl Config {
             Err(source) => (Values::new(), vec![ConfigError::File { path: path.clone(), source }]),
         };
         Self::merged(matches, environment, (path, values, errors))
+    }
+
+    /// Returns the allowed lengths of ranges of order numbers.
+    pub const fn order_number_ranges(&self) -> RangeLengths {
+        RangeLengths { min: self.order_number_range_min, max: self.order_number_range_max }
     }
 
     /// Returns the prices of storage operations; `None` for an embedded store, whose operations are free.
@@ -373,6 +403,21 @@ impl Config {
         if config.receivers_max < config.receivers_min {
             let allowed = format!("must not be below receivers-min, which is {}", config.receivers_min);
             invalid.push(InvalidSetting::new("receivers-max", &["receivers-min"], allowed));
+        }
+        let of_rule = config.receivers_rule.as_ref().and_then(ReceiversRule::most);
+        if of_rule.is_some_and(|most| most > config.receivers_max) {
+            let allowed =
+                format!("must not have more receivers than receivers-max, which is {}", config.receivers_max);
+            invalid.push(InvalidSetting::new("receivers-rule", &["receivers-max"], allowed));
+        }
+        if let Some(longest) = config.idle_poll_max.filter(|longest| *longest < config.idle_poll_min) {
+            let allowed = format!("must not be above idle-poll-max-ms, which is {}", longest.as_millis());
+            invalid.push(InvalidSetting::new("idle-poll-min-ms", &["idle-poll-max-ms"], allowed));
+        }
+        let RangeLengths { min, max } = config.order_number_ranges();
+        if min > max {
+            let allowed = format!("must not be above order-number-range-max, which is {max}");
+            invalid.push(InvalidSetting::new("order-number-range-min", &["order-number-range-max"], allowed));
         }
         if config.internal_on_bind && config.tls.is_some() {
             let allowed =

@@ -92,6 +92,20 @@ fn an_error_names_setting_value_and_rule() {
     check(&["--dequeue-count-max", "+4"], &["dequeue-count-max", "\"+4\"", "whole number"]);
     check(&["--idle-poll-max-ms", "0700"], &["idle-poll-max-ms", "\"0700\"", "whole number"]);
     check(&["--receivers-max", "0"], &["receivers-max", "\"0\"", "from 1 to 64"]);
+    check(
+        &["--receivers-rule", "10:9"],
+        &["receivers-rule", "\"10:9\"", "more receivers than receivers-max", "is 8"],
+    );
+    check(&["--receivers-rule", "10:2,5:3"], &["receivers-rule", "\"10:2,5:3\"", "such as 10:1,50:2,100:4"]);
+    check(
+        &["--idle-poll-min-ms", "2000", "--idle-poll-max-ms", "1000"],
+        &["idle-poll-min-ms", "\"2000\"", "above idle-poll-max-ms", "is 1000"],
+    );
+    check(&["--idle-poll-factor", "0"], &["idle-poll-factor", "\"0\"", "from 1 to 10"]);
+    check(
+        &["--order-number-range-min", "500", "--order-number-range-max", "400"],
+        &["order-number-range-min", "\"500\"", "above order-number-range-max", "is 400"],
+    );
     check(&["--receivers-min", "9"], &["receivers-max", "\"8\" (by default)", "below receivers-min", "is 9"]);
     check(&["--bind", "localhost"], &["bind", "\"localhost\"", "ip:port"]);
     check(&["--worker-bind", "8081"], &["worker-bind", "\"8081\"", "ip:port"]);

@@ -66,6 +66,7 @@ pub async fn open_bank(config: &Config, world: Arc<dyn World>) -> Result<(Bank, 
         queue_count: config.queue_count,
         immediate_posting: config.immediate_posting == Switch::On,
         visibility_timeout: config.visibility_timeout,
+        order_number_ranges: config.order_number_ranges(),
     };
     let bank = Bank::linked(store, world, network.links(&completions), settings);
     Ok((bank, network))

@@ -19,7 +19,7 @@ use postonce_shared::batches::messages;
 use postonce_shared::cluster::contention::ContentionNotices;
 use postonce_shared::cluster::replies::Replies;
 use postonce_shared::cluster::reply_to::{ReplySeal, ReplyTo};
-use postonce_shared::config::{AnchorTerms, HttpLimits};
+use postonce_shared::config::{AnchorTerms, HttpLimits, ReceiversRule};
 use postonce_shared::messaging::envelope;
 use postonce_shared::oversight::scrubber::ScrubberTerms;
 use postonce_shared::ports::process_registry::{Address, ProcessId as RegistryId, ProcessKind};
@@ -98,7 +98,7 @@ impl ProcessSettings {
             idle_delays: IdleDelays {
                 unproven: seconds(&[1, 5, 60]),
                 proven: seconds(&[60, 600]),
-                every_queue: false,
+                ..IdleDelays::DEFAULT
             },
             immediate_posting: scheduler.below(8) > 0,
             chunk_items_max: scheduler.one_of(&[1, 2, 3, 5]),
@@ -253,7 +253,6 @@ impl Processes {
     fn bank_settings(&self) -> BankSettings {
         let forgets_open_work = self.network.mutation == Some(Mutation::OwnOpenWorkForgotten);
         BankSettings {
-            queue_count: self.settings.queue_count,
             immediate_posting: self.settings.immediate_posting,
             // The bank uses it only as the time for which it remembers its open work.
             visibility_timeout: if forgets_open_work {
@@ -261,6 +260,7 @@ impl Processes {
             } else {
                 self.settings.visibility_timeout
             },
+            ..BankSettings::of_queues(self.settings.queue_count)
         }
     }
 
@@ -270,6 +270,7 @@ impl Processes {
             dequeue_count_max: self.settings.dequeue_count_max,
             idle_delays: self.settings.idle_delays,
             receivers: Bounds { floor: NonZeroUsize::MIN, ceiling: NonZeroUsize::MIN.saturating_add(2) },
+            receivers_rule: ReceiversRule::Adaptive,
             legacy_partner: None,
             request_rate: HttpLimits::default().rate(),
             scrubber: ScrubberTerms {

@@ -1,6 +1,6 @@
 //! Reports and repairs for operators: queues, dead letters, order numbers, costs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -38,11 +38,29 @@ pub struct Listeners {
     pub max: u32,
 }
 
+/// The listeners of all workers.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct AllListeners {
+    /// The listeners of each queue.
+    pub by_queue: BTreeMap<QueueName, Listeners>,
+    /// The rules by which the workers choose the number of receivers of a queue. All use the same one, unless their settings differ.
+    pub rules: BTreeSet<String>,
+}
+
 /// Source of the listener counts of the workers.
 #[async_trait]
 pub trait ListenerStatus: Send + Sync {
-    /// Returns the listeners of each queue.
-    async fn listeners(&self) -> BTreeMap<QueueName, Listeners>;
+    /// Returns the listeners.
+    async fn listeners(&self) -> AllListeners;
+}
+
+/// Report on all queues.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueueReports {
+    /// The report of each queue, by name.
+    pub queues: Vec<QueueReport>,
+    /// As [`AllListeners::rules`].
+    pub rules: BTreeSet<String>,
 }
 
 /// Report on one queue.
@@ -128,7 +146,7 @@ impl AdminService {
     ///
     /// # Errors
     /// [`StoreFault`] when they cannot be read.
-    pub async fn queues(&self) -> Result<Vec<QueueReport>, StoreFault> {
+    pub async fn queues(&self) -> Result<QueueReports, StoreFault> {
         let mut dead: BTreeMap<QueueName, u64> =
             self.store.dead_letters.count_open().await?.into_iter().collect();
         // Queues beyond the current queue count may still contain messages.
@@ -137,13 +155,13 @@ impl AdminService {
         for queue in envelope::queues(count).into_iter().chain(messages::queues(count)) {
             dead.entry(queue).or_default();
         }
-        let all_listeners = self.listeners.listeners().await;
+        let AllListeners { by_queue, rules } = self.listeners.listeners().await;
         let reports = dead.into_iter().map(async |(name, dead_letters)| {
             let backlog = self.store.queue.backlog(&name).await?;
-            let listeners = all_listeners.get(&name).copied().unwrap_or_default();
+            let listeners = by_queue.get(&name).copied().unwrap_or_default();
             Ok(QueueReport { name, backlog, dead_letters, listeners })
         });
-        try_join_all(reports).await
+        Ok(QueueReports { queues: try_join_all(reports).await?, rules })
     }
 
     /// Lists dead letters by id. Resolved ones are listed only if `open_only` is false.

@@ -1,6 +1,6 @@
 //! Status of all workers: in this process, and in the others.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use postonce_shared::posting::waiting::ServedCounts;
 use tracing::warn;
 
 use crate::admin::costs::{ProcessReport, WorkerReports};
-use crate::admin::service::{ListenerStatus, Listeners};
+use crate::admin::service::{AllListeners, ListenerStatus, Listeners};
 
 /// Time limit for the status of a worker, because an operator waits for it.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(2);
@@ -43,19 +43,22 @@ pub struct AllWorkers {
 
 #[async_trait]
 impl ListenerStatus for AllWorkers {
-    async fn listeners(&self) -> BTreeMap<QueueName, Listeners> {
+    async fn listeners(&self) -> AllListeners {
         let mut sums: BTreeMap<QueueName, Listeners> = BTreeMap::new();
+        let mut rules: BTreeSet<String> =
+            self.meter.receivers_rule().map(str::to_owned).into_iter().collect();
         for (queue, listeners) in self.meter.all_listeners() {
             add(&mut sums, queue, listeners.active, listeners.max);
         }
         for (_, status) in self.statuses().await {
+            rules.extend(status.receivers_rule);
             for (queue, of_queue) in status.listeners {
                 if let Some(queue) = QueueName::parse(&queue) {
                     add(&mut sums, queue, of_queue.active, of_queue.max);
                 }
             }
         }
-        sums
+        AllListeners { by_queue: sums, rules }
     }
 }
 

@@ -35,10 +35,11 @@ pub async fn run(
 ) -> anyhow::Result<()> {
     let now = admin.now();
     let reports = admin.queues().await.context("the queues cannot be read")?;
-    let queues: Vec<Queue> = reports.into_iter().map(|report| views::queue(report, now)).collect();
+    let list = views::queues(reports, now);
     if as_json {
-        return json(&QueueList { queues }, out);
+        return json(&list, out);
     }
+    let QueueList { queues, receivers_rules } = list;
     let row = |queue: &Queue| {
         let Queue { name, depth, oldest_age_s, oldest_age_known, dead_letters, .. } = queue;
         let Queue { active_listeners, listeners_max, .. } = queue;
@@ -46,7 +47,11 @@ pub async fn run(
         let listeners = format!("{active_listeners} of {listeners_max}");
         [name.clone(), depth.to_string(), oldest, dead_letters.to_string(), listeners]
     };
-    table(["QUEUE", "DEPTH", "OLDEST", "DEAD LETTERS", "LISTENERS"], queues.iter().map(row), out)
+    table(["QUEUE", "DEPTH", "OLDEST", "DEAD LETTERS", "LISTENERS"], queues.iter().map(row), out)?;
+    if !receivers_rules.is_empty() {
+        writeln!(out, "receivers-rule: {}", receivers_rules.join("; "))?;
+    }
+    Ok(())
 }
 
 /// Creates the source of process statuses for a command, which itself does no work.

@@ -361,7 +361,8 @@ async fn the_price_of_a_posting_is_shown_after_the_first_posting() {
     let costs = async || bank.get("/v1/admin/storage-operations").await.body;
     let before = costs().await;
     assert_eq!(before["postings"], 0);
-    let unknown = ["operations_per_posting", "price_usd_per_million_postings", "projected_price_usd_per_month"];
+    let unknown =
+        ["operations_per_posting", "price_usd_per_million_postings", "projected_price_usd_per_month"];
     for ratio in unknown {
         assert_eq!(before.get(ratio), Some(&Value::Null), "{before}");
     }

@@ -106,6 +106,7 @@ impl<H: Handler> Listener<H> {
             left_to_others: BTreeMap::new(),
             left_since: None,
         };
+        self.context.meter.report_receivers_rule(self.context.receivers_rule.to_string());
         let leases = Arc::clone(&self.context.leases);
         self.context.meter.report_assigned(move || leases.assigned());
         for queue in &self.context.leases.queues() {

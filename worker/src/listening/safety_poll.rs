@@ -43,7 +43,13 @@ impl SafetyPoll {
     pub fn new(delays: IdleDelays, now: Duration) -> Self {
         Self {
             delays,
-            idle: RetryPolicy { longest: delays.unproven, ..IDLE_POLL }.start(),
+            idle: RetryPolicy {
+                first: delays.first,
+                factor: delays.factor,
+                longest: delays.unproven,
+                ..IDLE_POLL
+            }
+            .start(),
             proven_until: None,
             poll_at: if delays.is_never() { Duration::MAX } else { now },
             polled_at: now,
@@ -218,6 +224,16 @@ mod tests {
                 "direct producers do not ring"
             );
             assert!(poll.poll_at.saturating_sub(now) <= Duration::from_secs(5));
+        }
+    }
+
+    #[test]
+    fn the_first_delay_and_the_factor_are_configured() {
+        let idle = IdleDelays { first: Duration::from_secs(2), factor: 3, ..IdleDelays::fixed(minutes(1)) };
+        let mut poll = SafetyPoll::new(idle, Duration::ZERO);
+        let found = delays(&mut poll, &ProvenDoorbell(None), 5);
+        for (delay, most) in found.iter().zip([2, 6, 18, 54, 60]) {
+            assert!((most / 2..=most).contains(delay), "{found:?}");
         }
     }
 

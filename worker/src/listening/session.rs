@@ -14,6 +14,7 @@ use postonce_process::meter::{Counted, ListenerGauge, Meter};
 use postonce_process::process_gate::ProcessGate;
 use postonce_shared::backoff::RECEIVE;
 use postonce_shared::cluster::gate::permits::WorkInProgress;
+use postonce_shared::config::ReceiversRule;
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::ports::fault::chain;
 use postonce_shared::ports::queue::{Message, QueueName, WorkQueue};
@@ -56,6 +57,8 @@ pub struct SessionContext<H> {
     pub visibility_timeout: Duration,
     /// Minimum and maximum number of receivers per queue.
     pub receivers: Bounds,
+    /// The number of receivers between both.
+    pub receivers_rule: ReceiversRule,
     /// Ends the session when it starts.
     pub drain: Drain,
 }
@@ -180,7 +183,11 @@ impl<H: Handler> Session<H> {
                 Step::Cycle(Cycle::Unavailable) => Health::Unavailable,
                 Step::Cycle(Cycle::Done { received, backlog, settle_state }) => {
                     ended.received = ended.received.saturating_add(received);
-                    receivers = if delay.is_zero() { wanted(backlog, self.context.receivers) } else { 1 };
+                    receivers = if delay.is_zero() {
+                        wanted(backlog, self.context.receivers, &self.context.receivers_rule)
+                    } else {
+                        1
+                    };
                     poll = true;
                     match settle_state {
                         SettleState::Settled(handled) => {

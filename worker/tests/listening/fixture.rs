@@ -13,6 +13,7 @@ use postonce_process::drain::{Drain, DrainStarter, drain};
 use postonce_process::meter::Meter;
 use postonce_process::process_gate::ProcessGate;
 use postonce_shared::cluster::gate::permits::GatePermits;
+use postonce_shared::config::ReceiversRule;
 use postonce_shared::testing::prelude::*;
 use postonce_shared::testing::registered::listed_permits;
 use postonce_worker::config::{Bounds, IdleDelays};
@@ -203,6 +204,7 @@ impl Fixture {
             meter: Arc::clone(&meter),
             visibility_timeout: VISIBILITY,
             receivers: Bounds { floor: NonZeroUsize::MIN, ceiling },
+            receivers_rule: ReceiversRule::Adaptive,
             drain: drain.clone(),
         };
         let background_tasks: Vec<Arc<dyn BackgroundTask>> = vec![process_gate.clone()];

@@ -7,7 +7,7 @@ use std::time::Duration;
 use postonce_process::drain::{DrainStarter, drain};
 use postonce_process::meter::Meter;
 use postonce_shared::cluster::attempts::{Attempt, Attempts};
-use postonce_shared::config::{AnchorTerms, HttpLimits};
+use postonce_shared::config::{AnchorTerms, HttpLimits, ReceiversRule};
 use postonce_shared::domain::decision::Submission;
 use postonce_shared::messaging::envelope::{self, Body, Content, Envelope};
 use postonce_shared::oversight::scrubber::ScrubberTerms;
@@ -65,6 +65,7 @@ pub fn config(visibility_timeout: Duration) -> WorkerConfig {
         dequeue_count_max: DEQUEUE_COUNT_MAX,
         idle_delays: IdleDelays::fixed(Duration::from_millis(100)),
         receivers: Bounds { floor: NonZeroUsize::MIN, ceiling: NonZeroUsize::MIN },
+        receivers_rule: ReceiversRule::Adaptive,
         legacy_partner: None,
         request_rate: HttpLimits::default().rate(),
         scrubber: ScrubberTerms { operations_per_day: 0, delay: Duration::from_secs(30) },

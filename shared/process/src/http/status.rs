@@ -24,6 +24,9 @@ pub struct Status {
     pub started_at: i64,
     /// Receivers by queue.
     pub listeners: BTreeMap<String, QueueListeners>,
+    /// The rule for the number of receivers; absent in a process that listens to no queue.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub receivers_rule: Option<String>,
     /// Counters since the start, by metric name without prefix.
     pub counters: BTreeMap<String, u64>,
     /// Storage operations since the start.
@@ -193,6 +196,7 @@ impl Status {
             id: callee.id.simple(),
             started_at: callee.started_at.unix_ms(),
             listeners: listeners.collect(),
+            receivers_rule: callee.meter.receivers_rule().map(str::to_owned),
             counters: counters.chain([(POSTED_IMMEDIATELY.to_owned(), callee.served.immediate())]).collect(),
             storage_operations: operations.collect(),
             version: build::VERSION.to_owned(),

@@ -43,10 +43,23 @@ use usage::UsageCounters;
 /// The name of the register in the [`SyncStore`].
 pub const REGISTER: &str = "order-numbers";
 
-/// Smallest length of a range, and the usual length of the first one.
-const RANGE_LEN_MIN: u64 = 100;
 /// Largest length of a range.
 pub const RANGE_LEN_MAX: u64 = 100_000;
+
+/// The lengths that ranges may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RangeLengths {
+    /// Smallest length, and the usual length of the first range.
+    pub min: u64,
+    /// Largest length, at least `min` and at most [`RANGE_LEN_MAX`].
+    pub max: u64,
+}
+
+impl RangeLengths {
+    /// The default lengths.
+    pub const DEFAULT: Self = Self { min: 100, max: RANGE_LEN_MAX };
+}
+
 /// A range should last for about 10 s. If it lasted for less than this, the next one is longer.
 const REFILL_TOO_SOON: Duration = Duration::from_secs(5);
 /// If a range lasted for more than this, the next one is shorter.
@@ -101,6 +114,7 @@ pub struct OrderNumbers {
     archive: Arc<dyn Archive>,
     world: Arc<dyn World>,
     holder: String,
+    lengths: RangeLengths,
     /// The current range. It is read without a lock and changed only under the lock of the state.
     current: ArcSwapOption<Range>,
     /// Whether numbers were given back; these are issued first.
@@ -110,16 +124,27 @@ pub struct OrderNumbers {
 }
 
 impl OrderNumbers {
-    /// Creates an allocator without a range.
+    /// Creates an allocator without a range, with the default lengths.
     pub fn new(sync: Arc<dyn SyncStore>, archive: Arc<dyn Archive>, world: Arc<dyn World>) -> Arc<Self> {
+        Self::with_ranges(&sync, &archive, world, RangeLengths::DEFAULT)
+    }
+
+    /// Creates an allocator without a range, whose ranges will have these lengths.
+    pub fn with_ranges(
+        sync: &Arc<dyn SyncStore>,
+        archive: &Arc<dyn Archive>,
+        world: Arc<dyn World>,
+        lengths: RangeLengths,
+    ) -> Arc<Self> {
         let holder = world.uuid().simple().to_string();
-        let state = Mutex::new(State { len: RANGE_LEN_MIN, ..State::default() });
+        let state = Mutex::new(State { len: lengths.min, ..State::default() });
         let (current, has_returned) = (ArcSwapOption::empty(), AtomicBool::new(false));
         Arc::new(Self {
-            sync,
-            archive,
+            sync: Arc::clone(sync),
+            archive: Arc::clone(archive),
             world,
             holder,
+            lengths,
             current,
             has_returned,
             state,
@@ -304,8 +329,8 @@ impl OrderNumbers {
             return fetching.clone();
         }
         let now = self.world.uptime();
-        state.len = next_len(state.len, state.requested_at.map(|asked| now.saturating_sub(asked)))
-            .max(missing.min(RANGE_LEN_MAX));
+        let lasted = state.requested_at.map(|asked| now.saturating_sub(asked));
+        state.len = self.lengths.next(state.len, lasted).max(missing.min(self.lengths.max));
         state.requested_at = Some(now);
         let len = state.len;
         let (sender, fetched) = oneshot::channel();
@@ -422,17 +447,19 @@ fn count_of(numbers: &[OrderNumber]) -> u64 {
     u64::try_from(numbers.len()).unwrap_or(u64::MAX)
 }
 
-/// Returns the length of the next range, given how long the latest one lasted. A range should last for about 10 s.
-fn next_len(len: u64, lasted: Option<Duration>) -> u64 {
-    let Some(lasted) = lasted else { return len };
-    let len = if lasted < REFILL_TOO_SOON {
-        len.saturating_mul(2)
-    } else if lasted > REFILL_TOO_LATE {
-        len / 2
-    } else {
-        len
-    };
-    len.clamp(RANGE_LEN_MIN, RANGE_LEN_MAX)
+impl RangeLengths {
+    /// Returns the length of the next range, given how long the latest one lasted. A range should last for about 10 s.
+    fn next(self, len: u64, lasted: Option<Duration>) -> u64 {
+        let Some(lasted) = lasted else { return len };
+        let len = if lasted < REFILL_TOO_SOON {
+            len.saturating_mul(2)
+        } else if lasted > REFILL_TOO_LATE {
+            len / 2
+        } else {
+            len
+        };
+        len.max(self.min).min(self.max)
+    }
 }
 
 #[cfg(test)]

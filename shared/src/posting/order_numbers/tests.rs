@@ -240,6 +240,23 @@ async fn numbers_that_no_write_contained_are_issued_again() {
 }
 
 #[tokio::test]
+async fn ranges_have_the_configured_lengths() {
+    const ISSUED: u64 = 50;
+    for (min, max) in [(1, 1), (2, 5), (20, 20)] {
+        let store = memory();
+        let lengths = RangeLengths { min, max };
+        let numbers = OrderNumbers::with_ranges(&store, &empty_ledger(), world(), lengths);
+        for _ in 0..ISSUED {
+            let _number = numbers.next().await.unwrap();
+        }
+        // The current range and the following one are not used up.
+        let reserved = read(&store).await.reserved;
+        assert!((ISSUED..=ISSUED + 2 * max).contains(&reserved), "{lengths:?}: {reserved}");
+        assert!(min < max || reserved % min == 0, "{lengths:?}: {reserved}");
+    }
+}
+
+#[tokio::test]
 async fn a_write_whose_answer_was_lost_counts_as_lost() {
     let store = memory();
     let first_answer_lost = |position| if position == 0 { Failure::AnswerLost } else { Failure::None };
@@ -248,7 +265,7 @@ async fn a_write_whose_answer_was_lost_counts_as_lost() {
         empty_ledger(),
         world(),
     );
-    assert_eq!(numbers.next().await.unwrap().counter(), FIRST_COUNTER + RANGE_LEN_MIN);
+    assert_eq!(numbers.next().await.unwrap().counter(), FIRST_COUNTER + RangeLengths::DEFAULT.min);
     numbers.close().await.unwrap();
     let register = read(&store).await;
     let Register { next, reserved, issued, returned, lost, .. } = register;
@@ -286,7 +303,7 @@ async fn a_damaged_or_restored_register_is_refused() {
 #[test]
 fn ranges_grow_and_shrink_with_the_demand() {
     let seconds = Duration::from_secs;
-    let check = |len, lasted, expected| assert_eq!(next_len(len, lasted), expected);
+    let check = |len, lasted, expected| assert_eq!(RangeLengths::DEFAULT.next(len, lasted), expected);
     check(100, None, 100);
     check(100, Some(seconds(1)), 200);
     check(400, Some(seconds(10)), 400);

@@ -26,8 +26,7 @@ use crate::error::ApiError;
 pub async fn queues(_caller: Caller<Metrics>, admin: Data<AdminService>) -> Result<HttpResponse, ApiError> {
     let now = admin.now();
     let reports = admin.queues().await.map_err(ApiError::queue)?;
-    let queues = reports.into_iter().map(|report| views::queue(report, now)).collect();
-    Ok(HttpResponse::Ok().json(QueueList { queues }))
+    Ok(HttpResponse::Ok().json(views::queues(reports, now)))
 }
 
 /// Read the register of order numbers

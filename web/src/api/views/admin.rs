@@ -14,10 +14,18 @@ use postonce_shared::ports::dead_letters::{DeadLetter, Resolution};
 use postonce_shared::posting::order_numbers::{Holding, Register};
 
 use crate::admin::costs::{CostReport, ProcessReport, ReportedOperation};
-use crate::admin::service::{QueueReport, ScaleReport};
+use crate::admin::service::{QueueReport, QueueReports, ScaleReport};
 
-/// Converts the report on a queue. The age of its oldest message is relative to `now`.
-pub fn queue(report: QueueReport, now: Timestamp) -> wire::Queue {
+/// Converts the reports on queues. The ages of their oldest messages are relative to `now`.
+pub fn queues(reports: QueueReports, now: Timestamp) -> wire::QueueList {
+    let QueueReports { queues, rules } = reports;
+    wire::QueueList {
+        queues: queues.into_iter().map(|report| queue(report, now)).collect(),
+        receivers_rules: rules.into_iter().collect(),
+    }
+}
+
+fn queue(report: QueueReport, now: Timestamp) -> wire::Queue {
     let QueueReport { name, backlog, dead_letters, listeners } = report;
     wire::Queue {
         name: name.to_string(),

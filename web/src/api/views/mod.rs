@@ -9,7 +9,7 @@ mod scrubber;
 mod transactions;
 
 pub use accounts::account;
-pub use admin::{anchor, audit_row, costs, dead_letter, order_numbers, queue, scale};
+pub use admin::{anchor, audit_row, costs, dead_letter, order_numbers, queues, scale};
 pub use gate::{changed_gate, gate};
 pub use overview::overview;
 pub use partners::{partner, partner_etag};
