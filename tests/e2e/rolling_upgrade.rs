@@ -115,7 +115,7 @@ fn newer_worker(store: Store, seal: Seal) -> Worker {
         // No ring arrives for messages that were sent before its start.
         idle_delays: IdleDelays::fixed(Duration::from_secs(1)),
         receivers: Bounds { floor: one, ceiling: one },
-        legacy_partner: None,
+        ingest: Vec::new(),
         request_rate: HttpLimits::default().rate(),
         scrubber: ScrubberTerms { operations_per_day: 0, delay: Duration::from_secs(30) },
         anchors: AnchorTerms::default(),

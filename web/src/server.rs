@@ -37,6 +37,7 @@ use crate::admin::service::{AdminService, AdminTerms};
 use crate::admin::workers::AllWorkers;
 use crate::api::account_service::AccountService;
 use crate::api::batch_service::BatchService;
+use crate::api::ingest_bells::IngestBells;
 use crate::api::negotiate::refuse_in_format;
 use crate::api::routes;
 use crate::api::surface::Surface;
@@ -103,6 +104,8 @@ pub struct App {
     pub concurrency: Arc<ConcurrencyLimit>,
     /// Records requests in traces.
     pub tracer: Arc<Tracer>,
+    /// Rings for ingest queues.
+    pub ingest: Arc<IngestBells>,
     /// Clock, timers and background tasks.
     pub world: Arc<dyn World>,
 }
@@ -166,6 +169,7 @@ impl App {
             trusted_proxies: Arc::default(),
             concurrency: Arc::new(ConcurrencyLimit::new(HttpLimits::default().connections_max)),
             tracer: Arc::clone(&bank.tracer),
+            ingest: Arc::new(IngestBells::new(bank, Vec::new())),
             world: world(),
         }
     }
@@ -225,6 +229,7 @@ fn build_api(app: &App) -> actix_web::App<impl Application + use<>> {
         shares,
         trusted_proxies,
         tracer,
+        ingest,
         world,
     } = app.clone();
     let clock = Arc::clone(&world);
@@ -244,6 +249,7 @@ fn build_api(app: &App) -> actix_web::App<impl Application + use<>> {
         .app_data(Data::from(partners))
         .app_data(Data::from(audit))
         .app_data(Data::from(anchors))
+        .app_data(Data::from(ingest))
         .app_data(Data::from(readiness))
         .app_data(Data::from(Arc::clone(&callee.meter.scrubber)))
         .app_data(Data::from(metrics))

@@ -3,8 +3,7 @@
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use postonce_shared::config::{AnchorTerms, Config};
-use postonce_shared::domain::ids::PartnerId;
+use postonce_shared::config::{AnchorTerms, Config, IngestQueue};
 use postonce_shared::domain::partner::RequestRate;
 use postonce_shared::oversight::scrubber::ScrubberTerms;
 
@@ -20,9 +19,9 @@ pub struct WorkerConfig {
     pub idle_delays: IdleDelays,
     /// Minimum and maximum number of receivers per queue.
     pub receivers: Bounds,
-    /// The partner for whose direct producers orders are accepted; without it, such orders are refused.
-    pub legacy_partner: Option<PartnerId>,
-    /// Request rate of that partner in each process, if the partner has no rate of its own.
+    /// The queues of direct producers.
+    pub ingest: Vec<IngestQueue>,
+    /// Request rate of their partners in each process, if the partner has no rate of its own.
     pub request_rate: RequestRate,
     /// Schedule and speed of the scrubber.
     pub scrubber: ScrubberTerms,
@@ -37,9 +36,9 @@ impl From<&Config> for WorkerConfig {
         Self {
             visibility_timeout: config.visibility_timeout,
             dequeue_count_max: config.dequeue_count_max,
-            idle_delays: IdleDelays::of(config),
+            idle_delays: config.idle_poll_max.map_or(IdleDelays::DEFAULT, IdleDelays::fixed),
             receivers: Bounds { floor: config.receivers_min, ceiling: config.receivers_max },
-            legacy_partner: config.legacy_partner.clone(),
+            ingest: config.ingest.clone(),
             request_rate: config.http.rate(),
             scrubber: ScrubberTerms {
                 operations_per_day: config.scrubber_operations_per_day,
@@ -58,21 +57,15 @@ pub struct IdleDelays {
     pub unproven: Duration,
     /// Applies while rings of all processes are proven to arrive. At least as long as `unproven`.
     pub proven: Duration,
-    /// Whether each poll reads all queues instead of one in turn.
-    pub every_queue: bool,
 }
 
 impl IdleDelays {
     /// The default delays.
-    pub const DEFAULT: Self =
-        Self { unproven: Duration::from_secs(60), proven: Duration::from_secs(600), every_queue: false };
-
-    /// The delays if producers write to the queues directly and do not ring.
-    pub const DIRECT_PRODUCERS: Self = Self { every_queue: true, ..Self::fixed(Duration::from_secs(5)) };
+    pub const DEFAULT: Self = Self { unproven: Duration::from_secs(60), proven: Duration::from_secs(600) };
 
     /// Creates the same delay for both cases.
     pub const fn fixed(delay: Duration) -> Self {
-        Self { unproven: delay, proven: delay, every_queue: false }
+        Self { unproven: delay, proven: delay }
     }
 
     /// Disables polls, for queues that another task rings again in case a ring was lost.
@@ -86,15 +79,6 @@ impl IdleDelays {
     /// Returns whether both cases have the same delay.
     pub fn is_fixed(self) -> bool {
         self.proven <= self.unproven
-    }
-
-    fn of(config: &Config) -> Self {
-        let every_queue = config.legacy_partner.is_some();
-        match config.idle_poll_max {
-            Some(delay) => Self { every_queue, ..Self::fixed(delay) },
-            None if every_queue => Self::DIRECT_PRODUCERS,
-            None => Self::DEFAULT,
-        }
     }
 }
 
@@ -114,7 +98,7 @@ mod tests {
     use postonce_shared::config::{Environment, add_settings};
 
     #[test]
-    fn polls_are_rarer_only_by_default_and_if_all_producers_ring() {
+    fn polls_are_rarer_only_by_default() {
         let check = |arguments: &[&str], expected: IdleDelays| {
             let arguments = std::iter::once("test").chain(arguments.iter().copied());
             let command = add_settings(Command::new("test"));
@@ -123,10 +107,7 @@ mod tests {
             assert_eq!(WorkerConfig::from(&config).idle_delays, expected);
         };
         let minute = Duration::from_secs(60);
-        check(&[], IdleDelays { unproven: minute, proven: minute * 10, every_queue: false });
-        check(&["--legacy-partner", "shop"], IdleDelays::DIRECT_PRODUCERS);
+        check(&[], IdleDelays { unproven: minute, proven: minute * 10 });
         check(&["--idle-poll-max-ms", "60000"], IdleDelays::fixed(minute));
-        let ten_minutes = IdleDelays { every_queue: true, ..IdleDelays::fixed(minute * 10) };
-        check(&["--idle-poll-max-ms", "600000", "--legacy-partner", "shop"], ten_minutes);
     }
 }

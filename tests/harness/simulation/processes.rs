@@ -95,11 +95,7 @@ impl ProcessSettings {
             queue_count: scheduler.one_of(&[1, 2, 3]),
             visibility_timeout: seconds(&[2, 5, 20]),
             dequeue_count_max: scheduler.one_of(&[2, 3, 5]),
-            idle_delays: IdleDelays {
-                unproven: seconds(&[1, 5, 60]),
-                proven: seconds(&[60, 600]),
-                every_queue: false,
-            },
+            idle_delays: IdleDelays { unproven: seconds(&[1, 5, 60]), proven: seconds(&[60, 600]) },
             immediate_posting: scheduler.below(8) > 0,
             chunk_items_max: scheduler.one_of(&[1, 2, 3, 5]),
             chunk_faults_max: scheduler.one_of(&[1, 1, 1, BATCH_COMMIT.attempts]),
@@ -270,7 +266,7 @@ impl Processes {
             dequeue_count_max: self.settings.dequeue_count_max,
             idle_delays: self.settings.idle_delays,
             receivers: Bounds { floor: NonZeroUsize::MIN, ceiling: NonZeroUsize::MIN.saturating_add(2) },
-            legacy_partner: None,
+            ingest: Vec::new(),
             request_rate: HttpLimits::default().rate(),
             scrubber: ScrubberTerms {
                 operations_per_day: SCRUBBER_OPERATIONS_PER_DAY,

@@ -120,7 +120,7 @@ async fn messages_of_the_process_that_missed_its_ping_are_found() {
 
 #[tokio::test]
 async fn a_held_process_does_not_poll_when_a_ping_is_missed() {
-    let pinged = Pinged::start(IdleDelays { unproven: MINUTE, proven: NEVER, every_queue: false });
+    let pinged = Pinged::start(IdleDelays { unproven: MINUTE, proven: NEVER });
     pinged.minutes(5).await;
     let gate = pinged.fixture.gate();
     let held = gate

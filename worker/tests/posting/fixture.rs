@@ -65,7 +65,7 @@ pub fn config(visibility_timeout: Duration) -> WorkerConfig {
         dequeue_count_max: DEQUEUE_COUNT_MAX,
         idle_delays: IdleDelays::fixed(Duration::from_millis(100)),
         receivers: Bounds { floor: NonZeroUsize::MIN, ceiling: NonZeroUsize::MIN },
-        legacy_partner: None,
+        ingest: Vec::new(),
         request_rate: HttpLimits::default().rate(),
         scrubber: ScrubberTerms { operations_per_day: 0, delay: Duration::from_secs(30) },
         anchors: AnchorTerms::default(),
