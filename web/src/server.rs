@@ -228,15 +228,13 @@ fn build_api(app: &App) -> actix_web::App<impl Application + use<>> {
         rates,
         shares,
         trusted_proxies,
-        tracer,
+        tracer: _,
         ingest,
         world,
     } = app.clone();
-    let clock = Arc::clone(&world);
     let safety = DefaultHeaders::new().add((X_CONTENT_TYPE_OPTIONS, "nosniff"));
     let safety = if verifier.is_tls { safety.add((STRICT_TRANSPORT_SECURITY, TLS_ONLY)) } else { safety };
-    let observer =
-        Observer { metrics: Arc::clone(&metrics), readiness: Arc::clone(&readiness), tracer, world: clock };
+    let observer = observer(app);
     actix_web::App::new()
         .app_data(Data::from(acceptor))
         .app_data(Data::from(batches))
@@ -276,6 +274,11 @@ fn build_api(app: &App) -> actix_web::App<impl Application + use<>> {
         .wrap(from_fn(refuse_in_format))
         .wrap(safety)
         .wrap(from_fn(track_request))
+}
+
+fn observer(app: &App) -> Observer {
+    let App { metrics, readiness, tracer, world, .. } = app.clone();
+    Observer { metrics, readiness, tracer, world }
 }
 
 /// Starts the server on a bound address, over TLS if it is configured. The caller awaits the server, handles signals, and
