@@ -1,5 +1,5 @@
-//! Producers that write to the queue directly, in the two legacy forms. Their orders are accepted for a
-//! configured partner, and are then processed like any other work.
+//! Producers that write to an ingest queue, in the two legacy forms. Their orders are accepted for the partner of the queue, and are
+//! then processed like any other work.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use postonce_tests::prelude::*;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-/// The partner for whom orders of direct producers are accepted.
+/// The partner for whom the orders are accepted, and the name of its ingest queue.
 const PARTNER: &str = "feeder";
 
 on_both_stores![
@@ -21,6 +21,7 @@ on_both_stores![
     an_order_is_a_dead_letter_until_its_partner_exists,
     orders_of_a_suspended_partner_move_no_money_until_it_is_resumed,
     an_order_outside_of_the_reach_or_the_scopes_of_its_partner_moves_no_money,
+    a_rung_order_is_posted_at_once,
 ];
 
 async fn repeated_orders_in_both_forms_are_posted_once(store_kind: StoreKind) {
@@ -39,7 +40,7 @@ async fn repeated_orders_in_both_forms_are_posted_once(store_kind: StoreKind) {
     assert_eq!(client.until_final(account, withdrawal).await.transaction_status(), "posted");
     put(&bank, &xml(account, deposit, "12.5")).await;
     put(&bank, &xml(account, withdrawal, "-2.25")).await;
-    client.until_drained(wait::TIMEOUT).await;
+    bank.until_ingested(PARTNER).await;
 
     assert_eq!(client.balance(account).await, "10.25");
     let statement = client.listing(account, None, 100).await;
@@ -66,7 +67,7 @@ async fn an_order_for_an_unknown_account_becomes_a_dead_letter(store_kind: Store
     replay(&operator, &letter).await;
     assert_eq!(client.until_final(account, id).await.transaction_status(), "posted");
     assert_eq!(client.balance(account).await, "4.00");
-    client.until_drained(wait::TIMEOUT).await;
+    bank.until_ingested(PARTNER).await;
     assert_eq!(operator.dead_letters().await, Vec::<Value>::new());
 }
 
@@ -103,23 +104,41 @@ async fn the_dead_letter_of_an_invalid_order_names_the_error(store_kind: StoreKi
 }
 
 #[tokio::test]
-async fn without_a_partner_an_order_is_set_aside_and_posts_when_one_is_set() {
-    let mut bank = Plan::on(StoreKind::Sqlite).polling_often().processes(1, 0).start().await;
-    let operator = bank.client(0);
-    let (account, id) = (fresh_account(), fresh_id());
-    operator.open(account).await;
-    bank.start_worker();
-    put(&bank, &delimited(account, id, "4.00")).await;
-    let letter = one_letter(&operator).await;
-    assert!(text(&letter, "reason").contains("POSTONCE_LEGACY_PARTNER"), "{letter}");
-
-    bank.workers.remove(0).kill();
-    bank.settings = bank.settings.clone().with("POSTONCE_LEGACY_PARTNER", PARTNER);
+async fn an_order_in_a_work_queue_is_set_aside_and_its_dead_letter_names_the_right_one() {
+    let bank = plan(StoreKind::Sqlite).start().await;
     let client = feeder(&bank);
-    bank.start_worker();
-    replay(&operator, &letter).await;
-    assert_eq!(client.until_final(account, id).await.transaction_status(), "posted");
-    assert_eq!(operator.balance(account).await, "4.00");
+    let account = fresh_account();
+    client.open(account).await;
+    let work = envelope::queues(1).swap_remove(0);
+    let body = delimited(account, fresh_id(), "4.00");
+    let store = bank.store().await;
+    store.queue.send(&work, body.as_bytes(), Duration::ZERO).await.expect("a queue takes any body");
+    let letter = refused(&bank.client(0), "direct producers belong into an ingest queue").await;
+    assert_eq!(text(&letter, "body"), body);
+    assert_eq!(client.balance(account).await, "0.00");
+}
+
+/// The rings of a producer, and who may send them.
+async fn a_rung_order_is_posted_at_once(store_kind: StoreKind) {
+    let slow = |member: &str| format!("POSTONCE_INGEST_FEEDER_{member}");
+    let bank = plan(store_kind).with(&slow("POLL_MAX_MS"), "60000").start().await;
+    let account = fresh_account();
+    bank.client(0).open(account).await;
+    let feeder = bank.client(0).with_key(&bank.add_partner(PARTNER, &["deposit", "read", "ring"]));
+    let other = bank.client(0).with_key(&bank.add_partner("other", &["deposit", "read", "ring"]));
+    bank.until_workers_ready().await;
+    let ring = async |client: &Client, name: &str| {
+        let path = format!("/v1/ingest/{name}/ring");
+        client.call(Method::POST, &path, &Value::Null).await.status
+    };
+    assert_eq!(ring(&other, PARTNER).await, 404, "it is of another partner");
+    assert_eq!(ring(&feeder, "none").await, 404);
+    for client in [&feeder, &bank.client(0)] {
+        let id = fresh_id();
+        put(&bank, &delimited(account, id, "1.00")).await;
+        assert_eq!(ring(client, PARTNER).await, 204);
+        assert_eq!(client.until_final(account, id).await.transaction_status(), "posted");
+    }
 }
 
 async fn an_order_is_a_dead_letter_until_its_partner_exists(store_kind: StoreKind) {
@@ -135,7 +154,7 @@ async fn an_order_is_a_dead_letter_until_its_partner_exists(store_kind: StoreKin
     replay(&operator, &letter).await;
     assert_eq!(client.until_final(account, id).await.transaction_status(), "posted");
     assert_eq!(client.balance(account).await, "4.00");
-    client.until_drained(wait::TIMEOUT).await;
+    bank.until_ingested(PARTNER).await;
     assert_eq!(operator.dead_letters().await, Vec::<Value>::new());
 }
 
@@ -160,7 +179,7 @@ async fn orders_of_a_suspended_partner_move_no_money_until_it_is_resumed(store_k
     bank.operate(&["partners", "resume", PARTNER]);
     replay(&operator, &letter).await;
     assert_eq!(client.until_final(account, refused_id).await.transaction_status(), "posted");
-    client.until_drained(wait::TIMEOUT).await;
+    bank.until_ingested(PARTNER).await;
     bank.operate(&["partners", "suspend", PARTNER]);
     put(&bank, &delimited(account, posted, "4.00")).await;
     let _letter = refused(&operator, "partner feeder is suspended").await;
@@ -196,7 +215,7 @@ async fn an_order_outside_of_the_reach_or_the_scopes_of_its_partner_moves_no_mon
     bank.operate(&["keys", "add", "--partner", PARTNER, "--scope", "withdraw"]);
     replay(&operator, &letter).await;
     until_balance(&operator, own, "3.00").await;
-    operator.until_drained(wait::TIMEOUT).await;
+    bank.until_ingested(PARTNER).await;
     assert_eq!(operator.dead_letters().await, Vec::<Value>::new());
 }
 
@@ -234,17 +253,13 @@ async fn a_crash_during_an_order_neither_repeats_nor_loses_it(store_kind: StoreK
     for id in [first, second] {
         assert_eq!(client.until_final(account, id).await.transaction_status(), "posted");
     }
-    client.until_drained(wait::TIMEOUT).await;
+    bank.until_ingested(PARTNER).await;
     assert_eq!(client.balance(account).await, "9.00");
     assert_eq!(client.listing(account, None, 100).await.len(), 2);
 }
 
 fn plan(store_kind: StoreKind) -> Plan {
-    // One queue, since an order may be on any queue.
-    Plan::on(store_kind)
-        .polling_often()
-        .with("POSTONCE_QUEUE_COUNT", "1")
-        .with("POSTONCE_LEGACY_PARTNER", PARTNER)
+    Plan::on(store_kind).with_ingest(PARTNER, PARTNER)
 }
 
 /// A client with a key of the partner for whom orders are accepted.
@@ -267,16 +282,11 @@ fn delimited(account: AccountKey, id: MessageId, amount: &str) -> String {
     format!("{}|{}|{}|{amount}\r\n", user.simple(), account, id.to_string().to_uppercase())
 }
 
-/// Puts a body on a queue of the bank without the API, as text like direct producers.
+/// Puts a body on the ingest queue as text, like direct producers.
 async fn put(bank: &Scenario, body: &str) {
-    let queues = envelope::queues(1);
-    let queue = queues.first().expect("there is a queue");
-    bank.store()
-        .await
-        .queue
-        .send(queue, body.as_bytes(), Duration::ZERO)
-        .await
-        .expect("a queue takes any body");
+    let queue = bank.ingest_queue(PARTNER);
+    let store = bank.store().await;
+    store.queue.send(&queue, body.as_bytes(), Duration::ZERO).await.expect("a queue takes any body");
 }
 
 async fn one_letter(client: &Client) -> Value {

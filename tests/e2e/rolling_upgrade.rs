@@ -116,7 +116,7 @@ fn newer_worker(store: Store, seal: Seal) -> Worker {
         idle_delays: IdleDelays::fixed(Duration::from_secs(1)),
         receivers: Bounds { floor: one, ceiling: one },
         receivers_rule: ReceiversRule::Adaptive,
-        legacy_partner: None,
+        ingest: Vec::new(),
         request_rate: HttpLimits::default().rate(),
         scrubber: ScrubberTerms { operations_per_day: 0, delay: Duration::from_secs(30) },
         anchors: AnchorTerms::default(),

@@ -31,7 +31,7 @@ async fn search(store_kind: StoreKind, log_format: &str) {
         .processes(1, 1)
         .polling_often()
         .with("POSTONCE_QUEUE_COUNT", "1")
-        .with("POSTONCE_LEGACY_PARTNER", "feeder")
+        .with_ingest("feeder", "feeder")
         .with("POSTONCE_LOG", "trace")
         .with("POSTONCE_LOG_FORMAT", log_format)
         .start()
@@ -230,7 +230,7 @@ fn bodies() -> Vec<String> {
     ]
 }
 
-/// Writes valid and invalid bodies of direct producers.
+/// Writes valid and invalid bodies of direct producers to a work queue and to an ingest queue.
 async fn write_to_the_queue(bank: &Scenario, account: AccountKey) {
     let AccountKey { user, account } = account;
     let bodies = [
@@ -245,10 +245,11 @@ async fn write_to_the_queue(bank: &Scenario, account: AccountKey) {
         format!(r#"{{"{MARK}":"{MARK}"}}"#),
         format!(r#"{{"v":1,"items":[{{"{MARK}":"{MARK}","reference":"{MARK}"}}],"reference":"{MARK}"}}"#),
     ];
-    let (store, queues) = (bank.store().await, envelope::queues(1));
-    let queue = queues.first().expect("there is a queue");
-    for body in bodies {
-        store.queue.send(queue, body.as_bytes(), Duration::ZERO).await.expect("a queue takes any body");
+    let store = bank.store().await;
+    for queue in [envelope::queues(1).swap_remove(0), bank.ingest_queue("feeder")] {
+        for body in &bodies {
+            store.queue.send(&queue, body.as_bytes(), Duration::ZERO).await.expect("a queue takes any body");
+        }
     }
 }
 
@@ -257,7 +258,7 @@ async fn resolve_letters(bank: &Scenario) -> Value {
     let client = bank.client(0);
     let letters = wait::until("unreadable messages are set aside", wait::TIMEOUT, async || {
         let letters = client.dead_letters().await;
-        if letters.len() >= 6 { Ok(letters) } else { Err(format!("{letters:?}")) }
+        if letters.len() >= 14 { Ok(letters) } else { Err(format!("{letters:?}")) }
     })
     .await;
     for (index, letter) in letters.iter().enumerate() {

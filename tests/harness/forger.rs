@@ -46,6 +46,18 @@ impl Forger {
         Self { target: json!({"connection": connection, "queue": queue, "container": container}) }
     }
 
+    /// Creates a direct producer for an ingest queue of this bank, which must exist.
+    pub fn producer(bank: &Scenario, queue: &QueueName) -> Self {
+        let mut producer = Self::of(bank);
+        producer.target["queue"] = queue.ingest().expect("it is an ingest queue").into();
+        producer
+    }
+
+    /// Sends texts as base64, as the unmodified client with its encode policy does.
+    pub fn add_in_base64(&self, texts: &[String]) {
+        self.add(&json!({ "texts_in_base64": texts }));
+    }
+
     /// Sends texts unchanged, with a SAS that permits only adding messages.
     pub fn add_texts(&self, texts: &[String]) {
         self.add(&json!({ "texts": texts }));

@@ -124,6 +124,16 @@ impl Plan {
         self.with("POSTONCE_IDLE_POLL_MAX_MS", "150")
     }
 
+    /// Adds an ingest queue, which is polled often, for a partner.
+    #[must_use]
+    pub fn with_ingest(self, name: &str, partner: &str) -> Self {
+        let variable = |member: &str| format!("POSTONCE_INGEST_{}_{member}", name.to_ascii_uppercase());
+        // Other tests use the same Azurite.
+        self.with(&variable("QUEUE"), &format!("{name}-{}", fresh_prefix()))
+            .with(&variable("PARTNER"), partner)
+            .with(&variable("POLL_MAX_MS"), "150")
+    }
+
     /// Makes requests that wait use the queue too, for tests of the queue and of the worker.
     #[must_use]
     pub fn through_the_queue(self) -> Self {
@@ -329,6 +339,26 @@ impl Scenario {
             StoreKind::Sqlite => 1,
             StoreKind::Azurite => 4,
         })
+    }
+
+    /// Returns an ingest queue of [`Plan::with_ingest`].
+    pub fn ingest_queue(&self, name: &str) -> QueueName {
+        let variable = format!("POSTONCE_INGEST_{}_QUEUE", name.to_ascii_uppercase());
+        let queue = self.settings.get(&variable).and_then(QueueName::of_ingest);
+        queue.expect("the plan has the ingest queue")
+    }
+
+    /// Waits until an ingest queue is empty, and the work from it is final or a dead letter.
+    pub async fn until_ingested(&self, name: &str) {
+        let (queue, store) = (self.ingest_queue(name), self.store().await);
+        wait::until("the ingest queue is empty", wait::TIMEOUT, async || {
+            match store.queue.backlog(&queue).await.expect("the store answers").depth {
+                0 => Ok(()),
+                depth => Err(format!("{depth} messages")),
+            }
+        })
+        .await;
+        self.client(0).until_drained(wait::TIMEOUT).await;
     }
 
     /// Opens the store directly, without the proxies that the test controls.

@@ -23,7 +23,8 @@ from datetime import datetime, timedelta, timezone
 from azure.core.exceptions import HttpResponseError
 from azure.storage.blob import BlobSasPermissions, ContainerClient, ContainerSasPermissions
 from azure.storage.blob import generate_container_sas
-from azure.storage.queue import QueueClient, QueueSasPermissions, generate_queue_sas
+from azure.storage.queue import (
+    QueueClient, QueueSasPermissions, TextBase64EncodePolicy, generate_queue_sas)
 
 # Visibility timeout of received messages, in seconds.
 VISIBILITY_TIMEOUT_S = 60
@@ -45,11 +46,11 @@ class Account:
         account, key = self.settings["AccountName"], self.settings["AccountKey"]
         return generate(account, name, key, permission=permission, expiry=expiry)
 
-    def queue(self, **permissions):
+    def queue(self, policy=None, **permissions):
         permission = QueueSasPermissions(**permissions)
         sas = self._signature(generate_queue_sas, self.queue_name, permission)
         address = f"{self.settings['QueueEndpoint'].rstrip('/')}/{self.queue_name}"
-        return QueueClient.from_queue_url(address, credential=sas)
+        return QueueClient.from_queue_url(address, credential=sas, message_encode_policy=policy)
 
     def owned_queue(self):
         address = f"{self.settings['QueueEndpoint'].rstrip('/')}/{self.queue_name}"
@@ -87,6 +88,8 @@ def add(account, request):
         queue.send_message(text)
     for envelope in request.get("envelopes", []):
         queue.send_message(encoded(envelope))
+    for text in request.get("texts_in_base64", []):
+        account.queue(add=True, policy=TextBase64EncodePolicy()).send_message(text)
     # The refusal shows that the SAS permits only adding.
     try:
         queue.peek_messages()

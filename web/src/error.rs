@@ -103,6 +103,7 @@ published! {
     TransactionUnknown = NOT_FOUND "transaction_unknown" "The transaction does not exist";
     BatchUnknown = NOT_FOUND "batch_unknown" "The batch does not exist";
     DeadLetterUnknown = NOT_FOUND "dead_letter_unknown" "The dead letter does not exist";
+    IngestUnknown = NOT_FOUND "ingest_unknown" "The ingest queue does not exist";
     NotFound = NOT_FOUND "not_found" "No resource exists at this path";
     MethodNotAllowed = METHOD_NOT_ALLOWED "method_not_allowed" "The resource does not support this method";
     CurrencyMismatch = UNPROCESSABLE_ENTITY "currency_mismatch" "The account has another currency";

@@ -37,6 +37,7 @@ use crate::access::keyring::Keyring;
 use crate::access::scopes::Scope;
 use crate::access::signatures::Verifier;
 use crate::admin::service::AdminTerms;
+use crate::api::ingest_bells::IngestBells;
 use crate::http_servers::{HttpServers, Serving};
 use crate::server::App;
 
@@ -164,7 +165,8 @@ fn app(
     let trusted_proxies = config.trusted_proxies.clone().unwrap_or_default();
     let trusted_proxies = Arc::new(trusted_proxies.with_headers(config.proxy_headers));
     let console = Some(config.console).filter(|terms| terms.is_served);
-    App { verifier, trusted_proxies, console, ..app.within(config.http) }
+    let ingest = Arc::new(IngestBells::new(bank, config.ingest.clone()));
+    App { verifier, trusted_proxies, console, ingest, ..app.within(config.http) }
 }
 
 /// Waits for `stop` and then for the drain delay, during which the process is not ready but accepts requests. Then ends the

@@ -37,6 +37,7 @@ use crate::admin::service::{AdminService, AdminTerms};
 use crate::admin::workers::AllWorkers;
 use crate::api::account_service::AccountService;
 use crate::api::batch_service::BatchService;
+use crate::api::ingest_bells::IngestBells;
 use crate::api::negotiate::refuse_in_format;
 use crate::api::routes;
 use crate::api::surface::Surface;
@@ -103,6 +104,8 @@ pub struct App {
     pub concurrency: Arc<ConcurrencyLimit>,
     /// Records requests in traces.
     pub tracer: Arc<Tracer>,
+    /// Rings for ingest queues.
+    pub ingest: Arc<IngestBells>,
     /// Clock, timers and background tasks.
     pub world: Arc<dyn World>,
 }
@@ -168,6 +171,7 @@ impl App {
             trusted_proxies: Arc::default(),
             concurrency: Arc::new(ConcurrencyLimit::new(HttpLimits::default().connections_max)),
             tracer: Arc::clone(&bank.tracer),
+            ingest: Arc::new(IngestBells::new(bank, Vec::new())),
             world: world(),
         }
     }
@@ -226,14 +230,13 @@ fn build_api(app: &App) -> actix_web::App<impl Application + use<>> {
         rates,
         shares,
         trusted_proxies,
-        tracer,
+        tracer: _,
+        ingest,
         world,
     } = app.clone();
-    let clock = Arc::clone(&world);
     let safety = DefaultHeaders::new().add((X_CONTENT_TYPE_OPTIONS, "nosniff"));
     let safety = if verifier.is_tls { safety.add((STRICT_TRANSPORT_SECURITY, TLS_ONLY)) } else { safety };
-    let observer =
-        Observer { metrics: Arc::clone(&metrics), readiness: Arc::clone(&readiness), tracer, world: clock };
+    let observer = observer(app);
     actix_web::App::new()
         .app_data(Data::from(acceptor))
         .app_data(Data::from(batches))
@@ -246,6 +249,7 @@ fn build_api(app: &App) -> actix_web::App<impl Application + use<>> {
         .app_data(Data::from(partners))
         .app_data(Data::from(audit))
         .app_data(Data::from(anchors))
+        .app_data(Data::from(ingest))
         .app_data(Data::from(readiness))
         .app_data(Data::from(Arc::clone(&callee.meter.scrubber)))
         .app_data(Data::from(metrics))
@@ -272,6 +276,11 @@ fn build_api(app: &App) -> actix_web::App<impl Application + use<>> {
         .wrap(from_fn(refuse_in_format))
         .wrap(safety)
         .wrap(from_fn(track_request))
+}
+
+fn observer(app: &App) -> Observer {
+    let App { metrics, readiness, tracer, world, .. } = app.clone();
+    Observer { metrics, readiness, tracer, world }
 }
 
 /// Starts the server on a bound address, over TLS if it is configured. The caller awaits the server, handles signals, and

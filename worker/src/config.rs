@@ -4,8 +4,7 @@ use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use postonce_shared::backoff::IDLE_POLL;
-use postonce_shared::config::{AnchorTerms, Config, ReceiversRule};
-use postonce_shared::domain::ids::PartnerId;
+use postonce_shared::config::{AnchorTerms, Config, IngestQueue, ReceiversRule};
 use postonce_shared::domain::partner::RequestRate;
 use postonce_shared::oversight::scrubber::ScrubberTerms;
 
@@ -23,9 +22,9 @@ pub struct WorkerConfig {
     pub receivers: Bounds,
     /// The number of receivers between both.
     pub receivers_rule: ReceiversRule,
-    /// The partner for whose direct producers orders are accepted; without it, such orders are refused.
-    pub legacy_partner: Option<PartnerId>,
-    /// Request rate of that partner in each process, if the partner has no rate of its own.
+    /// The queues of direct producers.
+    pub ingest: Vec<IngestQueue>,
+    /// Request rate of their partners in each process, if the partner has no rate of its own.
     pub request_rate: RequestRate,
     /// Schedule and speed of the scrubber.
     pub scrubber: ScrubberTerms,
@@ -40,10 +39,14 @@ impl From<&Config> for WorkerConfig {
         Self {
             visibility_timeout: config.visibility_timeout,
             dequeue_count_max: config.dequeue_count_max,
-            idle_delays: IdleDelays::of(config),
+            idle_delays: IdleDelays {
+                first: config.idle_poll_min,
+                factor: config.idle_poll_factor,
+                ..config.idle_poll_max.map_or(IdleDelays::DEFAULT, IdleDelays::fixed)
+            },
             receivers: Bounds { floor: config.receivers_min, ceiling: config.receivers_max },
             receivers_rule: config.receivers_rule.clone().unwrap_or_default(),
-            legacy_partner: config.legacy_partner.clone(),
+            ingest: config.ingest.clone(),
             request_rate: config.http.rate(),
             scrubber: ScrubberTerms {
                 operations_per_day: config.scrubber_operations_per_day,
@@ -62,8 +65,6 @@ pub struct IdleDelays {
     pub unproven: Duration,
     /// Applies while rings of all processes are proven to arrive. At least as long as `unproven`.
     pub proven: Duration,
-    /// Whether each poll reads all queues instead of one in turn.
-    pub every_queue: bool,
     /// The first delay.
     pub first: Duration,
     /// Factor from each delay to the next.
@@ -75,13 +76,9 @@ impl IdleDelays {
     pub const DEFAULT: Self = Self {
         unproven: Duration::from_secs(60),
         proven: Duration::from_secs(600),
-        every_queue: false,
         first: IDLE_POLL.first,
         factor: IDLE_POLL.factor,
     };
-
-    /// The delays if producers write to the queues directly and do not ring.
-    pub const DIRECT_PRODUCERS: Self = Self { every_queue: true, ..Self::fixed(Duration::from_secs(5)) };
 
     /// Creates the same delay for both cases.
     pub const fn fixed(delay: Duration) -> Self {
@@ -99,16 +96,6 @@ impl IdleDelays {
     /// Returns whether both cases have the same delay.
     pub fn is_fixed(self) -> bool {
         self.proven <= self.unproven
-    }
-
-    fn of(config: &Config) -> Self {
-        let every_queue = config.legacy_partner.is_some();
-        let delays = match config.idle_poll_max {
-            Some(delay) => Self { every_queue, ..Self::fixed(delay) },
-            None if every_queue => Self::DIRECT_PRODUCERS,
-            None => Self::DEFAULT,
-        };
-        Self { first: config.idle_poll_min, factor: config.idle_poll_factor, ..delays }
     }
 }
 
@@ -128,7 +115,7 @@ mod tests {
     use postonce_shared::config::{Environment, add_settings};
 
     #[test]
-    fn polls_are_rarer_only_by_default_and_if_all_producers_ring() {
+    fn polls_are_rarer_only_by_default() {
         let check = |arguments: &[&str], expected: IdleDelays| {
             let arguments = std::iter::once("test").chain(arguments.iter().copied());
             let command = add_settings(Command::new("test"));
@@ -140,9 +127,6 @@ mod tests {
         check(&[], IdleDelays { unproven: minute, proven: minute * 10, ..IdleDelays::DEFAULT });
         let slower = IdleDelays { first: Duration::from_secs(1), factor: 3, ..IdleDelays::DEFAULT };
         check(&["--idle-poll-min-ms", "1000", "--idle-poll-factor", "3"], slower);
-        check(&["--legacy-partner", "shop"], IdleDelays::DIRECT_PRODUCERS);
         check(&["--idle-poll-max-ms", "60000"], IdleDelays::fixed(minute));
-        let ten_minutes = IdleDelays { every_queue: true, ..IdleDelays::fixed(minute * 10) };
-        check(&["--idle-poll-max-ms", "600000", "--legacy-partner", "shop"], ten_minutes);
     }
 }

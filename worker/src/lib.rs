@@ -6,6 +6,8 @@ pub mod listening;
 
 pub mod posting;
 
+pub mod ingest;
+
 pub mod batches;
 
 pub mod upkeep;

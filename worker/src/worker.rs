@@ -3,7 +3,6 @@
 use std::pin::pin;
 use std::sync::Arc;
 
-use futures::FutureExt as _;
 use futures::future::{Either, join, select};
 use postonce_process::background_task::BackgroundTask;
 use postonce_process::drain::{DRAIN_MAX, Drain};
@@ -23,12 +22,12 @@ use tracing::{error, info};
 use crate::batches::upkeep::BatchUpkeep;
 use crate::batches::{BatchHandler, Controller, Initiator, Processor, Role};
 use crate::config::{IdleDelays, WorkerConfig};
+use crate::ingest::Ingest;
 use crate::listening::handler::Handler;
 use crate::listening::leases::QueueLeases;
 use crate::listening::listener::Listener;
 use crate::listening::session::SessionContext;
 use crate::posting::posting_handler::PostingHandler;
-use crate::upkeep::legacy_partner;
 use crate::upkeep::payload_sweep::PayloadSweep;
 use crate::upkeep::queue_growth::QueueGrowth;
 
@@ -66,11 +65,6 @@ impl Worker {
 
     /// Listens to all queues of the bank until the drain starts. Then work in progress has at most [`DRAIN_MAX`] to finish.
     pub async fn run(self, drain: &Drain) {
-        if let Some(partner) = self.config.legacy_partner.clone() {
-            let (store, world) = (self.bank.store.clone(), Arc::clone(&self.bank.world));
-            let report = async move { legacy_partner::report(partner, store, &*world).await };
-            self.bank.world.spawn(report.boxed());
-        }
         let (queue_count, before) = self.queue_count(drain).await;
         // Without the secret, no seal can be verified, and each message would cost reads of its rows.
         self.bank.seal.ready(&*self.bank.world).await;
@@ -79,10 +73,12 @@ impl Worker {
             deleted_queues::restore_missing(&self.bank, envelope::queues(before));
         }
         deleted_queues::create(&self.bank, messages::queues(queue_count));
+        let ingest = Ingest::new(&self.bank, &self.meter, &self.config);
+        deleted_queues::create(&self.bank, ingest.queues());
         let process_gate = Arc::clone(&self.process_gate);
         let bank = self.bank.clone();
-        let listening =
-            join(process_gate.watch(drain), join(self.listen(queue_count, drain), self.scrub(drain)));
+        let accepting = join(ingest.run(drain), self.scrub(drain));
+        let listening = join(process_gate.watch(drain), join(self.listen(queue_count, drain), accepting));
         let late = async {
             drain.started().await;
             bank.world.sleep(DRAIN_MAX).await;

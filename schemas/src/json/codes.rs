@@ -41,8 +41,8 @@ codes! {
 
 /// Permissions of an API key.
 pub const SCOPES: &[&str] = &[
-    "deposit", "withdraw", "batch", "read", "accounts", "credit", "metrics", "scale", "operate", "partners",
-    "admin",
+    "deposit", "withdraw", "batch", "ring", "read", "accounts", "credit", "metrics", "scale", "operate",
+    "partners", "admin",
 ];
 
 /// Deserializes the optional reason for a rejection.

@@ -90,6 +90,11 @@ async fn a_letter_is_stored_unchanged(case: &Case) {
         let listed = case.listed(true, 100, &queue).await;
         assert!(listed.contains(&letter), "the letter is listed unchanged: {}", letter.reason);
     }
+    let ingest = QueueName::of_ingest(&case.name()).expect("the name of a case is allowed");
+    let letter = case.letter(&ingest);
+    case.kept(&letter).await;
+    assert_eq!(case.letter_now(&letter.id).await, letter, "a letter of an ingest queue");
+    assert_eq!(case.open_count(&ingest).await, 1, "it counts for its queue");
 }
 
 async fn the_first_letter_with_an_id_is_kept(case: &Case) {

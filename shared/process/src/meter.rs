@@ -55,7 +55,7 @@ pub struct Meter {
     pub settled_before: Counter,
     /// Messages without a valid seal.
     pub unsealed: Counter,
-    /// Orders of direct producers that were accepted now or earlier.
+    /// Orders of direct producers that were accepted now or earlier, for each delivery of their message.
     pub admitted: Counter,
     /// Orders of direct producers postponed because of their partner's rate limit, counted for each postponement.
     pub postponed: Counter,
@@ -123,6 +123,19 @@ pub struct ListenerGauge {
     max: AtomicU64,
     leased: AtomicU64,
     observed: Mutex<Option<Observed>>,
+    /// Orders of direct producers in the queue.
+    pub orders: OrderCounts,
+}
+
+/// Counts of the orders of direct producers from one queue.
+#[derive(Debug, Default)]
+pub struct OrderCounts {
+    /// Accepted now or earlier, for each delivery of their message.
+    pub accepted: Counter,
+    /// Refused: became dead letters.
+    pub refused: Counter,
+    /// Postponed because of the rate of their partner, for each postponement.
+    pub postponed: Counter,
 }
 
 /// The messages waiting in a queue, as last observed by this process.
@@ -228,6 +241,13 @@ impl Meter {
     pub fn all_listeners(&self) -> BTreeMap<QueueName, Listeners> {
         let listeners = self.listeners.lock();
         listeners.iter().map(|(queue, gauge)| (queue.clone(), gauge.snapshot())).collect()
+    }
+
+    /// Returns the gauges of the ingest queues.
+    pub fn ingest_queues(&self) -> Vec<(QueueName, Arc<ListenerGauge>)> {
+        let listeners = self.listeners.lock();
+        let ingest = listeners.iter().filter(|(queue, _)| queue.ingest().is_some());
+        ingest.map(|(queue, gauge)| (queue.clone(), Arc::clone(gauge))).collect()
     }
 
     /// Returns the queues that are assigned to the process by leases.

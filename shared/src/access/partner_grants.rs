@@ -1,4 +1,4 @@
-//! Permissions of partners whose requests carry no API key: producers that write direct orders to a work queue.
+//! Permissions of partners whose requests carry no API key: producers that write direct orders to an ingest queue.
 //!
 //! The checks and their order are the same as for an HTTP request. [`PartnerGrants::find`] checks that the partner
 //! exists and is active. Then the caller checks the rate. [`PartnerGrant::check`] checks that no signature is required,
@@ -38,7 +38,7 @@ pub enum GrantError {
     /// The partner must sign its requests, and direct orders have no signature.
     #[error(
         "partner {0} must sign its requests, and an order on a queue has no signature; do not require signatures \
-         of {0}, or set another legacy-partner, then replay"
+         of {0}, or set another partner of the ingest queue, then replay"
     )]
     SignatureRequired(PartnerId),
     /// No active key of the partner has the scope.

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use super::error::ConfigError;
+use super::ingest;
 use super::nearest::nearest;
 use super::secret_files::file_variable_of;
 use super::settings::variable_of;
@@ -28,11 +29,12 @@ const FILE_SUFFIX: &str = "_FILE";
 const TESTS_PREFIX: &str = "POSTONCE_TESTS_";
 
 /// The names of the environment variables of a process, except those set by container platforms. Values may be secrets and
-/// are not kept, except the paths in `POSTONCE_…_FILE`.
+/// are not kept, except the paths in `POSTONCE_…_FILE`, and those of ingest queues.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Environment {
     names: Vec<String>,
     files: BTreeMap<String, PathBuf>,
+    ingest: BTreeMap<String, String>,
 }
 
 impl Environment {
@@ -45,14 +47,20 @@ impl Environment {
         self.files.get(variable).map(PathBuf::as_path)
     }
 
+    /// Returns the values of the settings of ingest queues, by setting.
+    pub(super) const fn ingest(&self) -> &BTreeMap<String, String> {
+        &self.ingest
+    }
+
     /// Returns an error for each unknown `POSTONCE_…` variable. `settings` contains the names of all settings, and
     /// `secrets` the names of settings that can be read from files.
     pub(super) fn errors(&self, settings: &[&str], secrets: &[&str]) -> Vec<ConfigError> {
         let settings = settings.iter().map(|setting| variable_of(setting));
         let settings = settings.chain(secrets.iter().map(|setting| file_variable_of(setting)));
-        let settings: Vec<String> = settings.collect();
+        let settings: Vec<String> = settings.chain(ingest::variable_patterns()).collect();
         let known: Vec<&str> = settings.iter().map(String::as_str).chain(OTHER_VARIABLES).collect();
-        let unknown = self.names.iter().filter(|name| is_ours(name) && !known.contains(&name.as_str()));
+        let is_known = |name: &str| known.contains(&name) || ingest::setting_of(name).is_some();
+        let unknown = self.names.iter().filter(|name| is_ours(name) && !is_known(name));
         let error = |name: &String| ConfigError::UnknownVariable {
             name: name.clone(),
             nearest: nearest(name, &known).to_owned(),
@@ -63,10 +71,13 @@ impl Environment {
 
 impl FromIterator<(String, OsString)> for Environment {
     fn from_iter<I: IntoIterator<Item = (String, OsString)>>(variables: I) -> Self {
-        let (mut names, mut files) = (Vec::new(), BTreeMap::new());
+        let (mut names, mut files, mut of_ingest) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
         for (name, value) in variables {
             if is_service_link(&name, &value.to_string_lossy()) {
                 continue;
+            }
+            if let Some(setting) = ingest::setting_of(&name) {
+                of_ingest.insert(setting, value.to_string_lossy().into_owned());
             }
             if is_ours(&name) && name.ends_with(FILE_SUFFIX) {
                 files.insert(name.clone(), PathBuf::from(value));
@@ -74,7 +85,7 @@ impl FromIterator<(String, OsString)> for Environment {
             names.push(name);
         }
         names.sort();
-        Self { names, files }
+        Self { names, files, ingest: of_ingest }
     }
 }
 

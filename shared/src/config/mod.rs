@@ -17,15 +17,14 @@ use secrecy::SecretString;
 
 use self::error::ConfigError;
 use self::group::InvalidSetting;
+use self::ingest::IngestSettings;
 use self::settings::Settings;
 use self::sources::{Sources, Values, parse_file};
 use self::values::{
-    address, advertise, bootstrap_key, legacy_partner, milliseconds, name_prefix, number, ring_keys, seconds,
-    storage,
+    address, advertise, bootstrap_key, milliseconds, name_prefix, number, ring_keys, seconds, storage,
 };
 use crate::adapters::azure::AzureConnection;
 use crate::cluster::doorbell_secret::DoorbellKeys;
-use crate::domain::ids::PartnerId;
 use crate::files::read_bounded;
 use crate::oversight::prices::Prices;
 use crate::oversight::scaling::ScalingPolicy;
@@ -42,6 +41,7 @@ mod error;
 mod group;
 mod http_limits;
 mod in_force;
+mod ingest;
 mod nearest;
 mod receivers_rule;
 pub mod reload;
@@ -64,6 +64,7 @@ pub use self::environment::Environment;
 pub use self::error::ConfigErrors;
 pub use self::http_limits::HttpLimits;
 pub use self::in_force::{Origin, SettingInForce};
+pub use self::ingest::IngestQueue;
 pub use self::receivers_rule::{DepthSteps, ReceiversRule};
 pub use self::secret_files::{SecretFile, SecretFiles, digest_of, read_secret, without_line_end};
 pub use self::settings::{add_settings, parse_command_line};
@@ -230,16 +231,10 @@ pub struct Config {
     #[arg(default_value = "2", value_parser = number::<u32>(1..=10))]
     pub idle_poll_factor: u32,
     /// Maximum interval between two polls of empty queues, in milliseconds, from 100 to 600000; by default 60000, and
-    /// 600000 while pings prove that notifications of all other processes arrive; with legacy-partner 5000, and each poll reads
-    /// every queue
+    /// 600000 while pings prove that notifications of all other processes arrive
     #[arg(help_heading = "Worker", long = "idle-poll-max-ms", value_name = "MILLISECONDS")]
     #[arg(value_parser = milliseconds(100..=600_000))]
     pub idle_poll_max: Option<Duration>,
-    /// Partner for which the worker accepts XML and delimited bodies that producers write directly to the queue, with
-    /// its permissions and its rate; these producers send no notifications, so each worker polls every queue every 5 s, which
-    /// costs 17,280 operations of the queue service a day and queue; by default none, and these bodies become dead letters
-    #[arg(help_heading = "Worker", long, value_name = "PARTNER", value_parser = legacy_partner)]
-    pub legacy_partner: Option<PartnerId>,
     /// Minimum number of order numbers that a process reserves at once, from 1 to 100000; reserved numbers that a process does
     /// not use when it is killed are never used
     #[arg(help_heading = "Worker", long, value_name = "COUNT")]
@@ -280,6 +275,9 @@ pub struct Config {
     /// Log level (error, warn, info, debug or trace), or directives such as info,postonce_shared=debug
     #[arg(help_heading = "Logging", long, value_name = "DIRECTIVES", default_value = "info")]
     pub log: String,
+    /// The ingest queues, by name.
+    #[arg(skip)]
+    pub ingest: Vec<IngestQueue>,
     /// Policy for the number of workers.
     #[arg(skip)]
     pub scaling: ScalingPolicy,
@@ -346,10 +344,12 @@ impl Config {
         environment: &Environment,
         (path, values, mut errors): (&Path, Values, Vec<ConfigError>),
     ) -> Result<(Self, Vec<SettingInForce>), ConfigErrors> {
+        let ingest = IngestSettings::merge(environment, path, &values);
         let (sources, unread) = Sources::merge(matches, environment, path, values);
         errors.extend(environment.errors(&sources.names(), &sources.secrets()));
         let (settings, refused) = sources.parse();
         let is_default_queue_count = !sources.has("queue-count");
+        let name_prefix = settings.config.name_prefix.clone();
         let config = Self::from_settings(settings, is_default_queue_count).map_err(|contradictions| {
             // If one value of a combination was refused, the rule was checked against its default instead.
             let is_certain = |invalid: &InvalidSetting| {
@@ -360,11 +360,14 @@ impl Config {
             certain.map(|invalid| sources.contradiction(invalid)).collect::<Vec<_>>()
         });
         errors.extend(refused.into_values().chain(unread.into_values()));
+        let queues = ingest.queues(&name_prefix, &mut errors);
         match config {
             Ok(mut config) => {
                 ConfigErrors::of(errors)?;
                 config.secret_files = sources.secret_files();
-                let in_force = sources.in_force(&config.computed_defaults());
+                config.ingest = queues;
+                let mut in_force = sources.in_force(&config.computed_defaults());
+                in_force.extend(ingest.in_force());
                 Ok((config, in_force))
             }
             Err(contradictions) => {

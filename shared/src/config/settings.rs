@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use clap::builder::StringValueParser;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, value_parser};
 
-use super::Config;
 use super::scaling::ScalingSettings;
 use super::tls::TlsSettings;
 use super::values::price;
+use super::{Config, ingest};
 use crate::command_output::OUTPUT_CLOSED;
 use crate::oversight::prices::{Price, Prices, defaults as prices};
 
@@ -69,7 +69,7 @@ const HEADING: &str = "Settings";
 
 /// Returns the environment variable of a setting, such as `POSTONCE_SOME_NAME` for `some-name`.
 pub(super) fn variable_of(setting: &str) -> String {
-    format!("POSTONCE_{}", setting.replace('-', "_").to_ascii_uppercase())
+    format!("POSTONCE_{}", setting.replace(['-', '.'], "_").to_ascii_uppercase())
 }
 
 /// Adds `--config`, `--help-settings` and all settings to a command line. They are accepted before and after a subcommand.
@@ -108,8 +108,9 @@ fn end(printed: io::Result<()>, code: i32) -> ! {
 /// Returns the command whose help lists all settings by group.
 pub(super) fn settings_help() -> Command {
     let template = "Settings come from options, then from variables, then from the file of --config. A secret can be in a file that the \
-         variable of the setting with _FILE at its end names, such as POSTONCE_STORAGE_FILE.\n\n{all-args}\n";
-    let command = Command::new("settings").disable_help_flag(true).help_template(template);
+         variable of the setting with _FILE at its end names, such as POSTONCE_STORAGE_FILE.\n\n{all-args}\n\n{after-help}\n";
+    let command =
+        Command::new("settings").disable_help_flag(true).help_template(template).after_help(ingest::HELP);
     command.arg(config_file()).args(settings().get_arguments())
 }
 

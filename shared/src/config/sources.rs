@@ -19,6 +19,7 @@ use super::environment::Environment;
 use super::error::ConfigError;
 use super::group::{InvalidSetting, command};
 use super::in_force::{Origin, SettingInForce};
+use super::ingest::{self, INGEST};
 use super::nearest::nearest;
 use super::secret_files::{
     SecretFile, SecretFiles, digest_of, file_variable_of, read_secret, without_line_end,
@@ -208,6 +209,10 @@ pub(super) fn parse_file(path: &Path, text: &str) -> (Values, Vec<ConfigError>) 
     let (mut values, mut errors) = (Values::new(), Vec::new());
     for (name, value) in table {
         let setting = name.replace('_', "-");
+        if setting == INGEST {
+            errors.extend(ingest::read_table(path, value, &mut values));
+            continue;
+        }
         let Some(arg) = command.get_arguments().find(|arg| arg.get_long() == Some(setting.as_str())) else {
             let nearest = nearest(&setting, &known).replace('-', "_");
             errors.push(ConfigError::UnknownSetting { name, nearest });

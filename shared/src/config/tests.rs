@@ -248,7 +248,7 @@ fn a_file_has_each_setting_once_and_with_a_value_of_its_type() {
     for (text, expected) in [
         ("queue_count = 2\nqueue-count = 8\n", "the configuration file has queue_count twice"),
         ("name_prefix = true\n", "name-prefix is \"true\" (in the configuration file)"),
-        ("legacy_partner = false\n", "it must be a text in quotes"),
+        ("log = false\n", "it must be a text in quotes"),
         ("backup_folder = 5\n", "it must be a text in quotes"),
         ("anchor_folder = [\"a\"]\n", "it must be a text in quotes"),
         ("otlp_ca = 2026-01-01\n", "otlp-ca is \"2026-01-01\""),

@@ -109,7 +109,7 @@ pub(super) fn name_prefix(text: &str) -> Result<String, String> {
     prefix.ok_or_else(|| "must be 1 to 20 lower-case letters and digits, starting with a letter".to_owned())
 }
 
-pub(super) fn legacy_partner(text: &str) -> Result<PartnerId, String> {
+pub(super) fn partner(text: &str) -> Result<PartnerId, String> {
     PartnerId::parse(text).map_err(|_| {
         "must be a partner: 1 to 32 characters, a lower-case letter first, then lower-case letters, digits or _"
             .to_owned()

@@ -37,6 +37,7 @@ scopes! {
     Deposit "deposit" "Submit deposits.";
     Withdraw "withdraw" "Submit withdrawals.";
     Batch "batch" "Submit batches of the transactions that the other scopes allow.";
+    Ring "ring" "Ring for the partner's own ingest queues; together with `operate` for all.";
     Read "read" "Read accounts, and the partner's own transactions.";
     Accounts "accounts" "Open and change accounts.";
     Credit "credit" "Set a new or higher overdraft limit, together with `accounts`.";
@@ -100,6 +101,7 @@ impl Scope {
             Self::Deposit
             | Self::Withdraw
             | Self::Batch
+            | Self::Ring
             | Self::Read
             | Self::Accounts
             | Self::Credit
@@ -142,9 +144,9 @@ mod tests {
             assert_eq!(included, expected, "{one}");
         };
         use Scope::{
-            Accounts, Admin, Batch, Credit, Deposit, Metrics, Operate, Partners, Read, Scale, Withdraw,
+            Accounts, Admin, Batch, Credit, Deposit, Metrics, Operate, Partners, Read, Ring, Scale, Withdraw,
         };
-        for alone in [Deposit, Withdraw, Batch, Read, Accounts, Credit, Metrics, Scale, Partners] {
+        for alone in [Deposit, Withdraw, Batch, Ring, Read, Accounts, Credit, Metrics, Scale, Partners] {
             check(alone, &[alone]);
         }
         check(Operate, &[Metrics, Scale, Operate]);

@@ -10,7 +10,7 @@ use super::queue::QueueName;
 /// Sends rings to listeners, and receives rings for this process.
 #[async_trait]
 pub trait Doorbell: Send + Sync {
-    /// Wakes the listeners of the queue. Never waits and never fails.
+    /// Wakes the listeners of the queue; for an ingest queue, that of one other process at most. Never waits and never fails.
     fn ring(&self, queue: &QueueName);
 
     /// Returns the queues of a kind of work for which this process received rings since the last call. Waits for the first
@@ -21,5 +21,10 @@ pub trait Doorbell: Send + Sync {
     /// lost ring is repeated within a minute. `None` if it is not proven: rings may be lost unnoticed.
     fn proven_until(&self) -> Option<Duration> {
         None
+    }
+
+    /// Returns the number of other processes that are known to listen.
+    fn other_listeners(&self) -> u32 {
+        0
     }
 }

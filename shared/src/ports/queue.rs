@@ -18,7 +18,14 @@ pub const BODY_BYTES_MAX: usize = 48 * 1024;
 /// Maximum length of a queue name in characters. With a prefix, it fits the 63 characters of Azure.
 const NAME_CHARS_MAX: usize = 32;
 
-/// The name of a queue within the store: lower-case letters, digits and `-`.
+/// The kind of every ingest queue.
+pub const INGEST: &str = "ingest";
+
+/// Separates the kind of an ingest queue from its own name. No other name contains it.
+const INGEST_SEPARATOR: char = ':';
+
+/// The name of a queue within the store. A queue of the bank has a kind and a number, such as `work-0`. An ingest queue, to which
+/// direct producers write, is named by its operator: `ingest:orders` is the queue `orders`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct QueueName(String);
 
@@ -30,16 +37,38 @@ impl QueueName {
         Self(format!("{work}-{partition}"))
     }
 
+    /// Returns the ingest queue with this name of its own, which any store accepts: 3 to 63 lower-case letters, digits and single
+    /// hyphens, with a letter or a digit at both ends; `None` for any other name.
+    pub fn of_ingest(name: &str) -> Option<Self> {
+        let is_allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+        let has_lone_hyphen = name.starts_with('-') || name.ends_with('-') || name.contains("--");
+        let is_valid = (3..=63).contains(&name.len()) && name.bytes().all(is_allowed) && !has_lone_hyphen;
+        is_valid.then(|| Self(format!("{INGEST}{INGEST_SEPARATOR}{name}")))
+    }
+
     /// Parses a queue name sent by another process; `None` if it is not valid.
     pub fn parse(text: &str) -> Option<Self> {
+        let name = Self::of_stored(text)?;
+        // Only the normal form is valid, so that every queue has one name and memory per name is bounded.
+        (name.as_str() == text && (name.ingest().is_some() || text.len() <= NAME_CHARS_MAX)).then_some(name)
+    }
+
+    /// Parses a queue name that a store contains, which may be longer than those that [`Self::parse`] accepts.
+    pub fn of_stored(text: &str) -> Option<Self> {
+        if let Some((INGEST, name)) = text.split_once(INGEST_SEPARATOR) {
+            return Self::of_ingest(name);
+        }
         let (work, partition) = text.rsplit_once('-')?;
-        let valid = work.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
-        if !valid || work.is_empty() {
+        let is_valid = work.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
+        if !is_valid || work.is_empty() {
             return None;
         }
-        let name = Self::of_partition(work, partition.parse().ok()?);
-        // Only the normal form is valid, so that every queue has one name and memory per name is bounded.
-        (name.as_str() == text && text.len() <= NAME_CHARS_MAX).then_some(name)
+        Some(Self::of_partition(work, partition.parse().ok()?))
+    }
+
+    /// Returns the own name of an ingest queue; `None` for a queue of the bank.
+    pub fn ingest(&self) -> Option<&str> {
+        self.0.split_once(INGEST_SEPARATOR).map(|(_, name)| name)
     }
 
     /// Returns the name.
@@ -49,10 +78,13 @@ impl QueueName {
 
     /// Returns the kind of work in the queue.
     pub fn kind(&self) -> &str {
+        if self.ingest().is_some() {
+            return INGEST;
+        }
         self.0.rsplit_once('-').map_or(self.as_str(), |(kind, _)| kind)
     }
 
-    /// Returns the number of the queue within its kind.
+    /// Returns the number of a queue of the bank within its kind.
     pub fn partition(&self) -> u16 {
         self.0.rsplit_once('-').and_then(|(_, partition)| partition.parse().ok()).unwrap_or(0)
     }
@@ -165,7 +197,7 @@ pub trait WorkQueue: Send + Sync {
 
 #[cfg(test)]
 mod tests {
-    use super::QueueName;
+    use super::{INGEST, QueueName};
 
     #[test]
     fn only_valid_queue_names_are_parsed() {
@@ -177,5 +209,27 @@ mod tests {
             assert_eq!(QueueName::parse(wrong), None, "{wrong}");
         }
         assert_eq!(QueueName::parse(&format!("{}-1", "w".repeat(40))), None);
+    }
+
+    #[test]
+    fn an_ingest_queue_has_its_own_name_and_never_that_of_a_queue_of_the_bank() {
+        let longest = "q".repeat(63);
+        for name in ["abc", "orders", "0-1", "work-0", longest.as_str()] {
+            let queue = QueueName::of_ingest(name).unwrap();
+            assert_eq!((queue.ingest(), queue.kind()), (Some(name), INGEST));
+            assert_eq!(QueueName::parse(queue.as_str()), Some(queue.clone()));
+            assert_eq!(QueueName::of_stored(queue.as_str()), Some(queue));
+        }
+        let own = QueueName::of_partition("work", 0);
+        assert_eq!((own.ingest(), own.kind()), (None, "work"));
+        assert_ne!(QueueName::of_ingest("work-0"), Some(own));
+        let too_long = "q".repeat(64);
+        for wrong in ["", "ab", "a--b", "-ab", "ab-", "Orders", "or_ders", "or.ders", "a/b", &too_long] {
+            assert_eq!(QueueName::of_ingest(wrong), None, "{wrong}");
+            assert_eq!(QueueName::parse(&format!("ingest:{wrong}")), None, "{wrong}");
+        }
+        for wrong in ["other:orders", "ingest:", "ingest:a:b", ":orders"] {
+            assert_eq!(QueueName::parse(wrong), None, "{wrong}");
+        }
     }
 }

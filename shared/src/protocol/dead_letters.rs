@@ -161,7 +161,7 @@ impl DeadLetterService {
             Err(decided) => return Ok(decided),
         };
         self.standing.check("replaying a dead letter")?;
-        match Body::decode(&letter.body, &self.seal) {
+        match self.content_of(&letter) {
             Ok(Body::Content(Content::Work(envelope))) => {
                 self.send_again(&envelope.items).await?;
             }
@@ -175,7 +175,7 @@ impl DeadLetterService {
                     self.send(&letter.queue, &part).await?;
                 }
             }
-            // A newer worker may decode it, or accept the order of a direct producer by now. Otherwise it is set aside again.
+            // A newer worker may decode it, or the order of a direct producer may be accepted by now. Otherwise it is set aside again.
             Err(
                 Unreadable::Newer(_)
                 | Unreadable::Unsealed(_)
@@ -187,8 +187,7 @@ impl DeadLetterService {
         let resolved = self.resolve(id, ResolutionKind::Replayed, by).await?;
         // If an earlier call was incomplete, a worker may have set the message aside again after the marks were
         // cleared. From now on, a worker that does so finds the dead letter resolved.
-        let (LetterKeys::Sealed(keys) | LetterKeys::Unsealed(keys)) =
-            keys_of(Body::decode(&letter.body, &self.seal));
+        let (LetterKeys::Sealed(keys) | LetterKeys::Unsealed(keys)) = keys_of(self.content_of(&letter));
         self.send_marked_again(&keys).await?;
         Ok(resolved)
     }
@@ -206,7 +205,7 @@ impl DeadLetterService {
         };
         // The marks are kept: they prevent repair from sending the work until it is final.
         let mut by_account: BTreeMap<AccountKey, BTreeMap<TransactionKey, Work>> = BTreeMap::new();
-        let (keys, marked_only) = match keys_of(Body::decode(&letter.body, &self.seal)) {
+        let (keys, marked_only) = match keys_of(self.content_of(&letter)) {
             LetterKeys::Sealed(keys) => (keys, false),
             LetterKeys::Unsealed(keys) => (keys, true),
         };
@@ -228,6 +227,14 @@ impl DeadLetterService {
             }
         }
         self.resolve(id, ResolutionKind::Discarded, by).await
+    }
+
+    /// Decodes the body. That of a direct producer is none of the bank's, even if it is a copy of a sealed message.
+    fn content_of(&self, letter: &DeadLetter) -> Result<Body, Unreadable> {
+        match letter.queue.ingest() {
+            Some(_) => Err(Unreadable::Empty),
+            None => Body::decode(&letter.body, &self.seal),
+        }
     }
 
     async fn open_letter(&self, id: &str) -> Result<Result<DeadLetter, ResolveOutcome>, StoreFault> {

@@ -271,7 +271,7 @@ impl Processes {
             idle_delays: self.settings.idle_delays,
             receivers: Bounds { floor: NonZeroUsize::MIN, ceiling: NonZeroUsize::MIN.saturating_add(2) },
             receivers_rule: ReceiversRule::Adaptive,
-            legacy_partner: None,
+            ingest: Vec::new(),
             request_rate: HttpLimits::default().rate(),
             scrubber: ScrubberTerms {
                 operations_per_day: SCRUBBER_OPERATIONS_PER_DAY,

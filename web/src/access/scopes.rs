@@ -22,4 +22,4 @@ macro_rules! permissions {
     };
 }
 
-permissions! { Deposit Withdraw Batch Read Accounts Metrics Scale Operate Partners Admin }
+permissions! { Deposit Withdraw Batch Ring Read Accounts Metrics Scale Operate Partners Admin }

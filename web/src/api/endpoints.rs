@@ -10,8 +10,8 @@ use utoipa::{OpenApi, Path as Annotated};
 
 use crate::api::arguments::Argument;
 use crate::api::handlers::{
-    accounts, admin, admin_batches, anchors, audit_trail, batches, dead_letters, gate, health, key, overview,
-    partners, submit, transactions,
+    accounts, admin, admin_batches, anchors, audit_trail, batches, dead_letters, gate, health, ingest, key,
+    overview, partners, submit, transactions,
 };
 
 /// Lists the handlers of all endpoints, by module.
@@ -36,6 +36,7 @@ endpoints! {
     accounts: list find open change;
     transactions: statement find;
     batches: submit list find cancel results;
+    ingest: ring;
     key: find;
     overview: find;
     admin: queues order_numbers transactions scrubber scale storage_operations;

@@ -10,6 +10,7 @@ pub mod batch_upload;
 pub mod conditions;
 pub mod endpoints;
 pub mod handlers;
+pub mod ingest_bells;
 pub mod lookup_query;
 pub mod negotiate;
 pub mod openapi;

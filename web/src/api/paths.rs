@@ -78,6 +78,13 @@ path_parameters! {
         id: String,
     }
 
+    /// The path of an ingest queue.
+    IngestPath {
+        /// The name of the ingest queue in the configuration of the bank.
+        #[param(example = "orders")]
+        name: String,
+    }
+
     /// The path of a partner.
     PartnerPath {
         /// The partner: 1 to 32 characters, a lower-case letter, then lower-case letters, digits or `_`.

@@ -107,6 +107,8 @@ refusals! {
     BatchCancellingRefusals: SignatureUsed PathInvalid BatchUnknown BatchNotCancellable RightsChanged;
     /// Reading the results of a batch.
     BatchResultRefusals: PathInvalid NotAcceptable BatchUnknown BatchNotCompleted;
+    /// Ringing for an ingest queue.
+    IngestRefusals: IngestUnknown;
     /// Reading metrics.
     MetricsRefusals:;
     /// Changing the gate.

@@ -6,14 +6,14 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{ArgMatches, Args, Subcommand};
+use postonce_shared::access::partner_records::PartnerRecords;
 use postonce_shared::adapters::sqlite;
 use postonce_shared::cluster::gate::Gate;
-use postonce_shared::config::{Config, Environment, SettingInForce};
+use postonce_shared::config::{Config, Environment, IngestQueue, SettingInForce};
 use postonce_shared::ports::fault::chain;
 use postonce_shared::ports::world::World;
 use postonce_shared::store::{self, OpenFault};
 use postonce_shared::telemetry;
-use postonce_worker::upkeep::legacy_partner;
 use serde::Serialize;
 
 use crate::access::api_keys::{FirstKey, FirstKeyPlace};
@@ -143,7 +143,7 @@ async fn check(config: &Config, world: &Arc<dyn World>) -> Findings {
     findings
 }
 
-/// Checks that the store can be read, and that it contains the partner of direct producers.
+/// Checks that the store can be read, and that it contains the partners of ingest queues.
 async fn check_store(config: &Config, world: &Arc<dyn World>, findings: &mut Findings) {
     let store = match store::open_to_read(config, Arc::clone(world)).await {
         Ok(store) => store,
@@ -161,10 +161,17 @@ async fn check_store(config: &Config, world: &Arc<dyn World>, findings: &mut Fin
         findings.errors.push(format!("the store cannot be read: {}", chain(&fault)));
         return;
     }
-    let Some(partner) = &config.legacy_partner else { return };
-    match legacy_partner::find(partner, &store).await {
-        Ok(Ok(())) => {}
-        Ok(Err(unknown)) => findings.errors.push(unknown.to_string()),
-        Err(fault) => findings.errors.push(format!("legacy-partner cannot be checked: {}", chain(&fault))),
+    let partners = PartnerRecords::new(&store);
+    for IngestQueue { name, partner, .. } in &config.ingest {
+        match partners.find(partner).await {
+            Ok(Some(_)) => {}
+            Ok(None) => findings.errors.push(format!(
+                "ingest.{name}.partner is {partner}, but there is no such partner, so its orders become dead letters: create it with \
+                 `postonce-web partners add {partner}`, or correct the setting"
+            )),
+            Err(fault) => {
+                findings.errors.push(format!("ingest.{name}.partner cannot be checked: {}", chain(&fault)));
+            }
+        }
     }
 }

@@ -198,7 +198,7 @@ impl<R: Role> BatchHandler<R> {
             Ok(None) => settler.delete(delivery).await,
             Ok(Some(ends_stop)) => {
                 let (queue, body) = (&messages::split_queue(), ends_stop.encode());
-                let letter = DeadLetter { queue, body, keys: &[], origin: None, reason };
+                let letter = DeadLetter { queue, body, part: None, keys: &[], origin: None, reason };
                 settler.set_aside(delivery, letter).await
             }
             Err(fault) => {
@@ -232,7 +232,7 @@ impl<R: Role> BatchHandler<R> {
     async fn set_aside(&self, settler: &Settler<'_>, delivery: &Delivery<R::Work>, reason: &str) -> bool {
         // Clear the attempts, so that they do not count when an operator replays the message.
         let body = messages::with_attempts(&delivery.message.body, &Attempts::NONE, &self.seal);
-        let letter = DeadLetter { queue: settler.name, body, keys: &[], origin: None, reason };
+        let letter = DeadLetter { queue: settler.name, body, part: None, keys: &[], origin: None, reason };
         settler.set_aside(delivery, letter).await
     }
 

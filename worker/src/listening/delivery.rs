@@ -20,7 +20,7 @@ pub enum DeliveryError {
     /// All work of the message is final.
     #[error("its work is settled")]
     Settled,
-    /// The order in the message is refused. Contains the reason for operators.
+    /// The message must not be in this queue. Contains the reason for operators.
     #[error("{0}")]
     Refused(String),
     /// The message has no valid seal, so the transactions that it names must be read from the ledger first.
@@ -43,15 +43,9 @@ pub enum DeliveryError {
          from 15 minutes after the message was sent; until then the message waits"
     )]
     PayloadMissing(String),
-    /// The ledger, which is needed to accept the order or to read the transactions, is unavailable.
+    /// The ledger, which is needed to read the transactions, is unavailable.
     #[error("the ledger could not be used")]
     LedgerUnavailable(#[source] Cause),
-    /// The order exceeds the request rate of its partner.
-    #[error("the request rate of its partner is exceeded")]
-    Postponed {
-        /// Time until the order may be accepted.
-        delay: Duration,
-    },
 }
 
 /// A received message with its current lease.

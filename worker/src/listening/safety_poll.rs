@@ -110,7 +110,7 @@ impl SafetyPoll {
         }
         let turn = self.polls;
         self.polls = self.polls.saturating_add(1);
-        let is_all = self.delays.every_queue || before.is_none() && self.proven_until.is_some();
+        let is_all = before.is_none() && self.proven_until.is_some();
         Some(if is_all { DuePoll::All } else { DuePoll::Turn(turn) })
     }
 
@@ -215,16 +215,6 @@ mod tests {
             (58..=60).contains(&delays(&mut poll, &proven, 30).pop().unwrap()),
             "one delay is configured"
         );
-        let mut poll = SafetyPoll::new(IdleDelays::DIRECT_PRODUCERS, Duration::ZERO);
-        for _ in 0..30 {
-            let now = poll.poll_at;
-            assert_eq!(
-                poll.take_poll(now, &proven, &world),
-                Some(DuePoll::All),
-                "direct producers do not ring"
-            );
-            assert!(poll.poll_at.saturating_sub(now) <= Duration::from_secs(5));
-        }
     }
 
     #[test]

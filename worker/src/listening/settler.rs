@@ -67,6 +67,8 @@ pub struct DeadLetter<'a> {
     pub queue: &'a QueueName,
     /// Body of the message.
     pub body: Vec<u8>,
+    /// Position of the body in a message with several orders, from 1; `None` for the whole message.
+    pub part: Option<usize>,
     /// The transactions in the message, if they are known.
     pub keys: &'a [TransactionKey],
     /// The request that the message came from, if it is known.
@@ -164,8 +166,12 @@ impl<'a> Settler<'a> {
 
     /// Writes a dead letter. The message must be leased, and the caller deletes it.
     pub async fn write_letter<W>(&self, delivery: &Delivery<W>, letter: DeadLetter<'_>) -> bool {
-        let DeadLetter { queue, body, keys, origin, reason } = letter;
-        let message = Message { body, ..delivery.message.clone() };
+        let DeadLetter { queue, body, part, keys, origin, reason } = letter;
+        let mut message = Message { body, ..delivery.message.clone() };
+        if let Some(part) = part {
+            // The same for every delivery, so that each part becomes one dead letter.
+            message.lease.message_id = format!("{}-{part}", message.lease.message_id);
+        }
         let id = &message.lease.message_id;
         match self.parts.dead_letters.set_aside(queue, &message, keys, reason).await {
             Ok(()) => {

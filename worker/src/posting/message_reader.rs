@@ -1,57 +1,42 @@
-//! Reads the work of a message from its body or from the payload store. An order of a direct producer is accepted first.
+//! Reads the work of a message from its body or from the payload store.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::{Either, select};
-use postonce_process::meter::Meter;
 use postonce_shared::bank::Bank;
-use postonce_shared::domain::ids::PartnerId;
-use postonce_shared::domain::partner::RequestRate;
 use postonce_shared::messaging::claim_check::{ClaimCheck, Claimed};
-use postonce_shared::messaging::direct_producers::{self, DirectOrder, Order};
 use postonce_shared::messaging::envelope::seal::Seal;
 use postonce_shared::messaging::envelope::{Body, Claim, Content, Envelope, Unreadable};
-use postonce_shared::ports::fault::StoreFault;
+use postonce_shared::ports::fault::{StoreFault, chain};
 use postonce_shared::ports::queue::Message;
 use postonce_shared::ports::world::World;
-use postonce_shared::protocol::accept::Admission;
 use postonce_shared::protocol::recovery_horizon::RecoveredUntil;
 use tracing::{info, warn};
 
 use crate::listening::delivery::DeliveryError;
-use crate::posting::direct_orders::DirectOrders;
+
+/// What the dead letter of a body that is none of the bank's says.
+const FOREIGN: &str = "orders of direct producers belong into an ingest queue (setting ingest.NAME.queue), not into a work queue";
 
 /// Reads messages of accepted work.
 pub struct MessageReader {
-    direct: DirectOrders,
     claims: ClaimCheck,
     recovered: RecoveredUntil,
     seal: Seal,
     world: Arc<dyn World>,
-    meter: Arc<Meter>,
-    legacy_partner: Option<PartnerId>,
     timeout: Duration,
 }
 
 impl MessageReader {
-    /// Creates the reader of a bank. Orders of direct producers are accepted for `legacy_partner`, and refused if it is `None`.
-    /// `request_rate` applies if that partner has no rate of its own. Reading a message takes at most `timeout`.
-    pub fn new(
-        bank: &Bank,
-        meter: Arc<Meter>,
-        (legacy_partner, request_rate): (Option<PartnerId>, RequestRate),
-        timeout: Duration,
-    ) -> Self {
+    /// Creates the reader of a bank. Reading a message takes at most `timeout`.
+    pub fn new(bank: &Bank, timeout: Duration) -> Self {
         Self {
             claims: ClaimCheck::new(&bank.store, &bank.seal, Arc::clone(&bank.world)),
             recovered: RecoveredUntil::new(Arc::clone(&bank.store.sync), Arc::clone(&bank.world)),
             seal: bank.seal.clone(),
-            direct: DirectOrders::new(bank, Arc::clone(&meter), request_rate),
             world: Arc::clone(&bank.world),
-            meter,
-            legacy_partner,
             timeout,
         }
     }
@@ -65,13 +50,7 @@ impl MessageReader {
             Ok(Body::Content(content)) => require_seal(content),
             Ok(Body::Claim(claim)) => self.redeem(&claim, message).await,
             Err(malformed @ Unreadable::Malformed(_)) => {
-                match direct_producers::parse(&message.body).as_deref() {
-                    Some([Order { order: Ok(order), .. }]) => self.admit(order).await,
-                    Some([Order { order: Err(invalid), .. }]) => {
-                        Err(DeliveryError::Refused(invalid.to_string()))
-                    }
-                    _ => Err(DeliveryError::Unreadable(malformed)),
-                }
+                Err(DeliveryError::Refused(format!("{}; {FOREIGN}", chain(&malformed))))
             }
             Err(unreadable) => Err(DeliveryError::Unreadable(unreadable)),
         }
@@ -116,31 +95,6 @@ impl MessageReader {
             )),
             Claimed::Missing => Err(DeliveryError::PayloadMissing(name.clone())),
         })
-    }
-
-    async fn admit(&self, order: &DirectOrder) -> Result<Envelope, DeliveryError> {
-        let Some(partner) = &self.legacy_partner else {
-            let reason = "the body is an order of a direct producer, and no partner is configured for such \
-                       orders; set legacy-partner (POSTONCE_LEGACY_PARTNER), then replay";
-            return Err(DeliveryError::Refused(reason.to_owned()));
-        };
-        let admission = match self.with_timeout(self.direct.admit(order, partner)).await {
-            Some(admission) => admission?,
-            None => return Err(DeliveryError::LedgerUnavailable(self.timeout_text().into())),
-        };
-        match admission {
-            Admission::Open(work) => {
-                self.meter.admitted.add(1);
-                // From now on, the work is handled like any other. If the message is rewritten, it becomes an envelope, which
-                // has fields for the counters of receipts.
-                Ok(Envelope::of(vec![*work]))
-            }
-            Admission::Final => {
-                self.meter.admitted.add(1);
-                Err(DeliveryError::Settled)
-            }
-            Admission::Refused(refusal) => Err(DeliveryError::Refused(refusal.to_string())),
-        }
     }
 
     /// Returns the result, or `None` after the timeout.

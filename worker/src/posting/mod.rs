@@ -1,6 +1,5 @@
 //! Posts the work of received messages, and then deletes, releases or sets aside each message.
 
-pub mod direct_orders;
 pub mod disposition;
 pub mod lookup;
 pub mod message_reader;

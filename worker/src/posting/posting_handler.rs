@@ -85,19 +85,13 @@ impl PostingHandler {
     /// Creates the handler of a bank. A received message is hidden for `visibility_timeout` at a time. Work that is not posted
     /// within `dequeue_count_max` receipts is tried alone, and finally becomes a dead letter.
     pub fn new(bank: &Bank, meter: Arc<Meter>, config: &WorkerConfig) -> Self {
-        let WorkerConfig { visibility_timeout, dequeue_count_max, ref legacy_partner, request_rate, .. } =
-            *config;
+        let WorkerConfig { visibility_timeout, dequeue_count_max, .. } = *config;
         // Leases are first renewed after half of their duration, and a slow read delays the other messages.
         let timeout = visibility_timeout.checked_div(2).unwrap_or_default().min(READ_TIMEOUT);
         Self {
             claims: ClaimCheck::new(&bank.store, &bank.seal, Arc::clone(&bank.world)),
             seal: bank.seal.clone(),
-            reader: MessageReader::new(
-                bank,
-                Arc::clone(&meter),
-                (legacy_partner.clone(), request_rate),
-                timeout,
-            ),
+            reader: MessageReader::new(bank, timeout),
             poster: Arc::clone(&bank.poster),
             settling: SettlerParts::of(bank, &meter),
             ledger: Arc::clone(&bank.store.ledger),

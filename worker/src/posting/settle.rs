@@ -108,10 +108,6 @@ impl Settlement<'_> {
                 self.wait_for_store(delivery, &delivery.message.body, no_work).await;
                 false
             }
-            DeliveryError::Postponed { delay } => {
-                self.settler.hide(delivery, &delivery.message.body, *delay).await;
-                true
-            }
         }
     }
 
@@ -126,13 +122,13 @@ impl Settlement<'_> {
     async fn set_aside(&self, delivery: &Delivery<Envelope>, reason: &str) -> bool {
         let body = match (&delivery.content, Body::decode(&delivery.message.body, self.seal)) {
             (Ok(_), Ok(Body::Content(Content::Work(_)))) | (Err(_), _) => delivery.message.body.clone(),
-            // The dead letter must contain the work itself, because a payload is swept at some time. An unsealed message, such
-            // as an order of a direct producer, does not prove that its work was accepted.
+            // The dead letter must contain the work itself, because a payload is swept at some time. An unsealed message does
+            // not prove that its work was accepted.
             (Ok(envelope), _) => envelope.unclaimed().encode(self.seal),
         };
         let keys: Vec<_> = delivery.items().iter().map(|work| work.submission.key.clone()).collect();
         let origin = delivery.items().first().map(|work| &work.submission.origin);
-        let letter = DeadLetter { queue: self.settler.name, body, keys: &keys, origin, reason };
+        let letter = DeadLetter { queue: self.settler.name, body, part: None, keys: &keys, origin, reason };
         self.settler.set_aside(delivery, letter).await
     }
 
@@ -150,7 +146,8 @@ impl Settlement<'_> {
             }
         }
         let body = bad.to_vec();
-        let letter = DeadLetter { queue: self.settler.name, body, keys: &[], origin: None, reason };
+        let letter =
+            DeadLetter { queue: self.settler.name, body, part: None, keys: &[], origin: None, reason };
         if !self.settler.write_letter(delivery, letter).await {
             return false;
         }

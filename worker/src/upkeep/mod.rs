@@ -1,5 +1,4 @@
-//! Periodic tasks of a worker besides posting, and its checks at the start.
+//! Periodic tasks of a worker besides posting.
 
-pub mod legacy_partner;
 pub mod payload_sweep;
 pub mod queue_growth;

@@ -66,7 +66,7 @@ pub fn config(visibility_timeout: Duration) -> WorkerConfig {
         idle_delays: IdleDelays::fixed(Duration::from_millis(100)),
         receivers: Bounds { floor: NonZeroUsize::MIN, ceiling: NonZeroUsize::MIN },
         receivers_rule: ReceiversRule::Adaptive,
-        legacy_partner: None,
+        ingest: Vec::new(),
         request_rate: HttpLimits::default().rate(),
         scrubber: ScrubberTerms { operations_per_day: 0, delay: Duration::from_secs(30) },
         anchors: AnchorTerms::default(),

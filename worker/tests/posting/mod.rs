@@ -10,8 +10,7 @@
 mod attacks;
 mod batch_attempts;
 mod claims;
-mod direct;
-mod fixture;
+pub mod fixture;
 mod listener;
 mod lone_attempts;
 mod regressions;

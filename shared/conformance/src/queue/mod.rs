@@ -31,6 +31,7 @@ where
     a_receive_returns_at_most_the_requested_number(&queue().await).await;
     the_backlog_has_depth_and_head(&queue().await).await;
     queues_are_independent(&queue().await, &queue().await).await;
+    an_ingest_queue_is_a_queue_like_any_other(&queue().await).await;
     concurrent_receivers_receive_different_messages(&queue().await).await;
     bodies::contract(&queue).await;
     leases::contract(&queue).await;
@@ -169,7 +170,7 @@ async fn the_backlog_has_depth_and_head(queue: &TestQueue) {
 }
 
 async fn queues_are_independent(one: &TestQueue, other: &TestQueue) {
-    // Two partitions of the same kind of work, and the same partition of another kind.
+    // Two queues of the same kind, and one of another kind.
     let sibling = TestQueue { case: Case::new(one.case.store.clone()), name: sibling_of(&one.name) };
     let queues = [one, other, &sibling];
     for (index, queue) in queues.iter().enumerate() {
@@ -194,9 +195,30 @@ async fn queues_are_independent(one: &TestQueue, other: &TestQueue) {
     }
 }
 
+/// An ingest queue has the name that its operator gave it, which may be like that of a queue of the bank.
+async fn an_ingest_queue_is_a_queue_like_any_other(own: &TestQueue) {
+    let name = QueueName::of_ingest(own.name.as_str()).expect("the name of a case is allowed");
+    let ingest = TestQueue { case: Case::new(own.case.store.clone()), name };
+    a_queue_that_was_never_used_is_empty(&ingest).await;
+    let _is_new = ingest.port().create(&ingest.name).await.unwrap();
+    assert!(!ingest.port().create(&ingest.name).await.unwrap(), "it exists");
+    queues_are_independent(&ingest, own).await;
+    for body in [b"<UserAccountTransaction/>".as_slice(), b"user|account|id|1.00", b"PGEvPg==", b"{}"] {
+        ingest.send(body).await;
+        let message = ingest.next(SHORT).await;
+        assert_eq!(message.body, body, "the body is unchanged");
+        let Held::Ours(lease) = ingest.extend(&message.lease, body, LONG).await else { panic!("lost") };
+        assert_eq!(ingest.delete(&lease).await, Held::Ours(()), "the lease is valid");
+    }
+    ingest.depth(0).await;
+}
+
 fn sibling_of(name: &QueueName) -> QueueName {
     let (work, _) = name.as_str().rsplit_once('-').expect("a queue has a partition");
-    QueueName::of_partition(work, 1)
+    match name.ingest() {
+        Some(name) => QueueName::of_ingest(&format!("{name}-sibling")).expect("the name is allowed"),
+        None => QueueName::of_partition(work, 1),
+    }
 }
 
 async fn concurrent_receivers_receive_different_messages(queue: &TestQueue) {

@@ -10,10 +10,11 @@ use postonce_shared::ports::queue::QueueName;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _};
 use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
 use super::family::{Family, in_base_unit};
-use crate::meter::{Listeners, Meter, Observed};
+use crate::meter::{Listeners, Meter, Observed, OrderCounts};
 
 static LISTENERS_ACTIVE: Family =
     Family::gauge("worker_listeners_active", &["queue"], "Receivers that handle messages now");
@@ -32,6 +33,13 @@ static QUEUE_OLDEST_AGE: Family = Family::gauge(
 );
 static QUEUE_OBSERVED: Family =
     Family::gauge("queue_observed_timestamp_seconds", &["queue"], "When this process last saw the queue");
+
+static INGEST_ORDERS: Family = Family::counter(
+    "ingest_orders",
+    &["queue", "result"],
+    "Orders of direct producers that were accepted, refused (became dead letters) or postponed (above the rate of their partner), \
+     for each delivery",
+);
 
 static OPERATIONS: Family = Family::counter("scrubber_operations", &[], "Storage operations of the scrubber");
 static FINDINGS: Family =
@@ -64,12 +72,13 @@ static OLDEST_ACCEPTED_AGE: Family = Family::gauge(
 );
 
 /// The families of this file, without the counters of the [`Meter`].
-pub(super) static FAMILIES: [&Family; 16] = [
+pub(super) static FAMILIES: [&Family; 17] = [
     &LISTENERS_ACTIVE,
     &LISTENERS_MAX,
     &QUEUE_DEPTH,
     &QUEUE_OLDEST_AGE,
     &QUEUE_OBSERVED,
+    &INGEST_ORDERS,
     &DEAD_LETTERS_OPEN,
     &DEAD_LETTERS_COUNTED,
     &OPERATIONS,
@@ -114,8 +123,21 @@ impl Collector for WorkerCollector {
                 ConstGauge::new(read(gauges)).encode(family.encode_family(&[("queue", queue.as_str())])?)?;
             }
         }
-        encode_observed(&listeners, &mut encoder)
+        encode_observed(&listeners, &mut encoder)?;
+        encode_orders(&self.0, &mut encoder)
     }
+}
+
+fn encode_orders(meter: &Meter, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    let mut family = INGEST_ORDERS.begin(encoder)?;
+    for (queue, gauge) in meter.ingest_queues() {
+        let OrderCounts { accepted, refused, postponed } = &gauge.orders;
+        for (result, count) in [("accepted", accepted), ("refused", refused), ("postponed", postponed)] {
+            let labels = [("queue", queue.as_str()), ("result", result)];
+            ConstCounter::new(count.get()).encode(family.encode_family(&labels)?)?;
+        }
+    }
+    Ok(())
 }
 
 fn encode_observed(

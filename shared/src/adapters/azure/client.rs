@@ -45,7 +45,8 @@ pub(super) struct Queues {
 
 impl Queues {
     pub(super) fn client(&self, queue: &QueueName) -> QueueClient {
-        self.service.queue_client(format!("{}-{queue}", self.prefix))
+        let own = || format!("{}-{queue}", self.prefix);
+        self.service.queue_client(queue.ingest().map_or_else(own, str::to_owned))
     }
 }
 

@@ -37,8 +37,12 @@ impl KnownQueues {
     }
 
     /// Records the answer to a request. `QueueNotFound` shows a deletion only if the queue was known to exist when the
-    /// request began and was not created again since. Otherwise the answer may be older than the queue.
+    /// request began and was not created again since. Otherwise the answer may be older than the queue. The deletion of an
+    /// ingest queue is not recorded: no accepted transaction needs its messages.
     pub(super) fn note<T>(&self, queue: &QueueName, Asked(found): Asked, answer: &Result<T, RequestFault>) {
+        if queue.ingest().is_some() {
+            return;
+        }
         let mut queues = self.queues.lock();
         match answer {
             Ok(_) => {

@@ -106,11 +106,5 @@ pub(super) fn queue(found: &Found, doing: &'static str) -> Result<QueueName, Sto
 }
 
 fn queue_name(text: &str) -> Result<QueueName, InvalidProperty> {
-    let invalid = InvalidProperty("Queue");
-    let (work, partition) = text.split_once('-').ok_or(invalid)?;
-    let is_valid = work.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
-    if work.is_empty() || !is_valid {
-        return Err(invalid);
-    }
-    Ok(QueueName::of_partition(work, number(partition, "Queue")?))
+    QueueName::of_stored(text).ok_or(InvalidProperty("Queue"))
 }

@@ -38,7 +38,8 @@
 //!
 //! | name | content | modules |
 //! | --- | --- | --- |
-//! | queue `{prefix}-work-{partition}` | messages with accepted work, or from direct producers | `message_text`; `queue` |
+//! | queue `{prefix}-work-{partition}` | messages with accepted work | `message_text`; `queue` |
+//! | queues with the names of the ingest queues | orders of direct producers | the same |
 //! | container `{prefix}-payloads` | block blobs `work-{id}`: work that is too large for one message; `batch-…`: parts, chunks and results of batches | `payload_store` |
 
 mod accept;

@@ -282,11 +282,15 @@ async fn ring_at(client: Arc<PeerClient>, bell: Weak<HttpDoorbell>, peer: Peer, 
 impl Doorbell for HttpDoorbell {
     fn ring(&self, queue: &QueueName) {
         self.local.ring(queue);
-        let peers: Vec<Peer> = {
+        let mut peers: Vec<Peer> = {
             let mut known = self.known.lock();
             known.rung.insert(queue.clone());
             known.peers.iter().filter(|peer| peer.listens).cloned().collect()
         };
+        if queue.ingest().is_some() && !peers.is_empty() {
+            let chosen = usize::try_from(self.world.random()).unwrap_or_default();
+            peers = vec![peers.swap_remove(chosen.checked_rem(peers.len()).unwrap_or_default())];
+        }
         for peer in peers {
             self.send_queues.add(peer, Ring { queues: BTreeSet::from([queue.clone()]), ping: None });
         }
@@ -311,5 +315,10 @@ impl Doorbell for HttpDoorbell {
             self.refresh(Duration::ZERO);
         }
         proven_until
+    }
+
+    fn other_listeners(&self) -> u32 {
+        let known = self.known.lock();
+        u32::try_from(known.peers.iter().filter(|peer| peer.listens).count()).unwrap_or(u32::MAX)
     }
 }

@@ -83,7 +83,7 @@ impl DeadLetters for SqliteDeadLetters {
                 .prepare_cached(sql)?
                 .query_and_then([], |row| {
                     Ok((
-                        columns::code(row, 0, "queue", queue_name)?,
+                        columns::code(row, 0, "queue", QueueName::of_stored)?,
                         columns::unsigned(row.get(1)?, "count")?,
                     ))
                 })?
@@ -120,7 +120,7 @@ fn add(connection: &Connection, letter: &DeadLetter) -> Result<Verdict<()>, SqlF
 fn read(row: &Row<'_>) -> Result<DeadLetter, SqlFault> {
     Ok(DeadLetter {
         id: row.get(0)?,
-        queue: columns::code(row, 1, "queue", queue_name)?,
+        queue: columns::code(row, 1, "queue", QueueName::of_stored)?,
         reason: row.get(2)?,
         body: row.get(3)?,
         dequeue_count: row.get(4)?,
@@ -134,13 +134,4 @@ fn resolution(row: &Row<'_>) -> Result<Option<Resolution>, SqlFault> {
     let Some(code) = row.get::<_, Option<String>>(7)? else { return Ok(None) };
     let kind = ResolutionKind::from_code(&code).ok_or(SqlFault::Column("resolution"))?;
     Ok(Some(Resolution { kind, by: row.get(8)?, at: columns::timestamp(row, 9)? }))
-}
-
-/// Parses the name of a queue.
-fn queue_name(name: &str) -> Option<QueueName> {
-    let (work, partition) = name.rsplit_once('-')?;
-    let sound = work.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
-    // `QueueName::of_partition` panics if the name is invalid.
-    (sound && !work.is_empty()).then_some(())?;
-    Some(QueueName::of_partition(work, partition.parse().ok()?))
 }

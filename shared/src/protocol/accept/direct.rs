@@ -1,28 +1,14 @@
-//! Orders of direct producers. They are on a queue before they are accepted, so the worker accepts them first. The
-//! rules of HTTP requests apply, and the same insert is the idempotency check. No client waits for an answer.
+//! Orders of direct producers. The rules of HTTP requests apply, with the same insert as the idempotency check, and the same
+//! send of the work. No client waits for an answer.
 
-use super::{AcceptFault, Acceptor};
+use super::{AcceptFault, Acceptance, Accepted, Acceptor};
 use crate::access::partner_cache::Standing;
-use crate::domain::decision::{Submission, Work};
 use crate::domain::ids::{AccountKey, PartnerId, TransactionKey};
 use crate::domain::money::Currency;
 use crate::domain::origin::Origin;
 use crate::messaging::direct_producers::{DirectOrder, LegacyAmountError};
-use crate::ports::ledger::{AcceptOutcome, StoredTransaction};
 
-/// Result of accepting an order.
-#[must_use]
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Admission {
-    /// The order is accepted, by this call or an earlier one. Its work must be posted.
-    Open(Box<Work>),
-    /// The order was accepted before and is final.
-    Final,
-    /// The order is refused. Nothing was changed, and its id can be used again.
-    Refused(OrderError),
-}
-
-/// The reason why an order is refused, as a sentence for operators.
+/// The reason why an order is refused, as a sentence for operators. Nothing was changed, and its id can be used again.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OrderError {
     /// The account does not exist. If it is opened later, the order can be replayed.
@@ -46,44 +32,34 @@ pub enum OrderError {
 }
 
 impl Acceptor {
-    /// Accepts an order that is on the queue, on behalf of a partner, unless its rights changed before the insert. Repeating the
-    /// call gives the same answer, or [`Admission::Final`] when the transaction became final.
+    /// Accepts an order on behalf of a partner, unless its rights changed before the insert, and sends its work. Repeating the
+    /// call gives the same answer.
     ///
     /// # Errors
-    /// [`AcceptFault`] if the log is not available or the rights changed. The order may be accepted; a repetition is safe.
+    /// [`AcceptFault`] if log or queue are not available or the rights changed. The order may be accepted; a repetition is safe.
     pub async fn admit(
         &self,
         order: &DirectOrder,
         partner: &PartnerId,
         mut standing: Standing,
-    ) -> Result<Admission, AcceptFault> {
+    ) -> Result<Result<Accepted, OrderError>, AcceptFault> {
         let account = order.account;
         let Some(currency) = self.currency(account).await? else {
-            return Ok(Admission::Refused(OrderError::AccountUnknown(account)));
+            return Ok(Err(OrderError::AccountUnknown(account)));
         };
         let instruction = match order.instruction(currency) {
             Ok(instruction) => instruction,
-            Err(error) => return Ok(Admission::Refused(OrderError::Amount { error, currency })),
+            Err(error) => return Ok(Err(OrderError::Amount { error, currency })),
         };
         let key = TransactionKey { account, partner: partner.clone(), message: order.message };
-        let new = Submission {
-            key: key.clone(),
-            instruction,
-            accepted_at: self.world.now(),
-            origin: Origin::default(),
-            batch_line: None,
-        };
-        let stored = match self.insert(new.clone(), &mut standing, false).await? {
-            // A store that enqueues in the same step has enqueued it twice. The second delivery finds it final.
-            AcceptOutcome::Inserted { revision, enqueued: _ } => {
-                self.served.accept(1);
-                StoredTransaction::inserted(new, revision, None)
+        let origin = Origin::default();
+        match self.submit_while(&mut standing, key.clone(), instruction, origin, None).await? {
+            Acceptance::Accepted(accepted) => Ok(Ok(accepted)),
+            Acceptance::KeyReused => Ok(Err(OrderError::KeyReused(Box::new(key)))),
+            // The currency is that of the account, which is known here and never changes.
+            Acceptance::AccountUnknown | Acceptance::CurrencyMismatch { .. } => {
+                Ok(Err(OrderError::AccountUnknown(account)))
             }
-            AcceptOutcome::Existing(stored) if !new.instruction.matches(&stored.fingerprint) => {
-                return Ok(Admission::Refused(OrderError::KeyReused(Box::new(key))));
-            }
-            AcceptOutcome::Existing(stored) => *stored,
-        };
-        Ok(stored.work().map_or(Admission::Final, |work| Admission::Open(Box::new(work))))
+        }
     }
 }

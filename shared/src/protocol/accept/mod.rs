@@ -15,8 +15,8 @@
 //! Enqueueing twice is always safe, because of the guards of the commit. A repeated request that waits for the outcome
 //! therefore causes another send, with its reply address.
 //!
-//! Work whose send was not confirmed is sent again in the background (`unsent_work`). Orders that a producer puts on the
-//! queue directly are accepted by the worker (`direct`).
+//! Work whose send was not confirmed is sent again in the background (`unsent_work`). Orders that a producer puts on an ingest
+//! queue are accepted in the same way (`direct`).
 
 mod answers;
 mod direct;
@@ -36,7 +36,7 @@ use lru::LruCache;
 use parking_lot::Mutex;
 
 pub use self::answers::{AcceptFault, Acceptance, Accepted};
-pub use self::direct::{Admission, OrderError};
+pub use self::direct::OrderError;
 use self::inserts::{Inserts, inserts};
 use self::pending_inserts::{PendingInsert, PendingInserts};
 use self::sends::{ConfirmedSends, Sender, send_groups};

@@ -12,6 +12,7 @@ pub mod documents;
 pub mod gate;
 pub mod greeting;
 pub mod health;
+pub mod ingest;
 pub mod key;
 pub mod overview;
 pub mod partners;
