@@ -1,6 +1,6 @@
 //! Clients that generators make from the OpenAPI document of the running service: they are complete, they pass the type
 //! check of their language, and a partner's program on them opens an account, deposits, repeats, is refused and reads.
-//! The programs are in `tests/clients`.
+//! Others are made from the WSDL for classic clients. The programs are in `tests/clients`.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use postonce_tests::contracts::OpenApi;
+use postonce_tests::java;
 use postonce_tests::npm::TYPESCRIPT;
 use postonce_tests::prelude::*;
 use serde_json::Value;
@@ -135,5 +136,50 @@ async fn a_generated_typescript_client_moves_money() {
     // The compiler writes a program only if it passes the check.
     drop(node("tsc", &["node_modules/typescript/bin/tsc"]));
     let output = node("first_deposit.js", &["first_deposit.js", address(&bank), bank.key()]);
+    assert!(output.contains(SUCCESS), "{output}");
+}
+
+/// The arguments of a program on the contract of classic clients: address, key, and the ids of an open account.
+async fn classic_arguments(bank: &Scenario) -> [String; 4] {
+    let account = fresh_account();
+    bank.client(0).open(account).await;
+    [address(bank).to_owned(), bank.key().to_owned(), account.user.to_string(), account.account.to_string()]
+}
+
+#[tokio::test]
+async fn a_java_client_that_wsimport_generates_moves_money() {
+    if !java::has_jdk() {
+        return;
+    }
+    let bank = Plan::on(StoreKind::Sqlite).start().await;
+    let (folder, class_path) = (tempfile::tempdir().unwrap(), java::jax_ws());
+    let run = |program: &str, name: &str, arguments: &[&str]| {
+        succeed(&Launch::of(name, program, folder.path()).arguments(arguments.iter().copied()))
+    };
+    let wsdl = format!("{}/soap/compat?wsdl", address(&bank));
+    let generator = ["-cp", &class_path, "com.sun.tools.ws.WsImport", "-keep", "-Xnocompile"];
+    let output = run("java", "WsImport", &[&generator[..], &["-p", "partner.compat", &wsdl]].concat());
+    assert!(!output.contains("[ERROR]"), "the generator printed:\n{output}");
+    copy("java", &["ClassicClient.java"], folder.path());
+    drop(run("javac", "javac", &["-cp", &format!(".:{class_path}"), "ClassicClient.java"]));
+    let arguments = classic_arguments(&bank).await;
+    // JAXB is older than the modules of Java.
+    let options = ["--add-opens", "java.base/java.lang=ALL-UNNAMED", "-cp", &format!(".:{class_path}")];
+    let started = [&options[..], &["ClassicClient"], &arguments.each_ref().map(String::as_str)].concat();
+    let output = run("java", "ClassicClient", &started);
+    assert!(output.contains(SUCCESS), "{output}");
+}
+
+#[tokio::test]
+async fn a_client_on_the_npm_package_soap_moves_money() {
+    let bank = Plan::on(StoreKind::Sqlite).start().await;
+    let folder = tempfile::tempdir().unwrap();
+    copy(".", &["package.json"], folder.path());
+    copy("soap", &["classic_client.js"], folder.path());
+    symlink(TYPESCRIPT.installed().join("node_modules"), folder.path().join("node_modules"))
+        .expect("a link can be created");
+    let mut launch = Launch::of("classic_client.js", "node", folder.path()).arguments(["classic_client.js"]);
+    launch.environment.insert("NO_PROXY".to_owned(), "*".to_owned());
+    let output = succeed(&launch.arguments(classic_arguments(&bank).await));
     assert!(output.contains(SUCCESS), "{output}");
 }

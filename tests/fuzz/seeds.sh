@@ -5,7 +5,7 @@ set -eu
 cd "$(dirname "$0")/corpus"
 mkdir -p xml_request wwi_request xml_tree soap_request
 rm -f xml_request/sample-* wwi_request/sample-* xml_tree/sample-* soap_request/sample-*
-for sample in ../../../schemas/samples/soap/*/*.xml; do
+for sample in ../../../schemas/samples/soap*/*/*.xml; do
     cp "$sample" "soap_request/sample-$(echo "${sample#../../../schemas/samples/}" | tr / -)"
 done
 for sample in ../../../schemas/samples/xml/*/*/*.xml ../../../schemas/samples/wwi/*/*/*.xml; do

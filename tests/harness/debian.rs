@@ -65,6 +65,22 @@ pub fn unpack(packages: &[&str], directory: &Path, hint: &str) {
     assert!(status.success(), "{hint}; it printed\n{}", output.join("\n"));
 }
 
+/// Unpacks packages into a directory below the target directory, unless what is there is usable, and returns the directory.
+///
+/// # Panics
+/// When they cannot be downloaded or unpacked, with the hint.
+pub fn unpacked(name: &str, packages: &[&str], is_usable: impl Fn(&Path) -> bool, hint: &str) -> PathBuf {
+    let directory = workspace::target_directory().join(name);
+    fs::create_dir_all(&directory).expect("Cargo's directory can be written");
+    // One process unpacks them. Others that start at the same time wait here.
+    let lock_file = File::create(directory.join("lock")).expect("Cargo's directory can be written");
+    lock_file.lock().expect("a file can be locked");
+    if !is_usable(&directory) {
+        unpack(packages, &directory, hint);
+    }
+    directory
+}
+
 /// Returns whether this process runs as root.
 pub(crate) fn is_root() -> bool {
     Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout.trim_ascii() == b"0")
@@ -92,15 +108,8 @@ impl Packaged {
         if succeeds(self.program, self.probe) {
             return PathBuf::from(self.program);
         }
-        let directory = workspace::target_directory().join(self.program);
-        fs::create_dir_all(&directory).expect("Cargo's directory can be written");
-        let unpacked = directory.join("usr/bin").join(self.program);
-        // One process unpacks it. Others that start at the same time wait here.
-        let lock_file = File::create(directory.join("lock")).expect("Cargo's directory can be written");
-        lock_file.lock().expect("a file can be locked");
-        if !succeeds(&unpacked, self.probe) {
-            unpack(&[self.package], &directory, self.hint);
-        }
-        unpacked
+        let in_directory = |directory: &Path| directory.join("usr/bin").join(self.program);
+        let is_usable = |directory: &Path| succeeds(in_directory(directory), self.probe);
+        in_directory(&unpacked(self.program, &[self.package], is_usable, self.hint))
     }
 }

@@ -30,6 +30,8 @@ pub mod azurite;
 
 pub mod debian;
 
+pub mod java;
+
 pub mod deployment;
 
 pub mod postgres_install;

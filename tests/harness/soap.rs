@@ -8,23 +8,39 @@ use serde_json::{Value, json};
 
 use crate::python;
 
-/// A SOAP version, and the port of the service for it.
+/// A port of a service: a contract and a SOAP version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Port {
     /// SOAP 1.1.
     Soap11,
     /// SOAP 1.2.
     Soap12,
+    /// The classic contract over SOAP 1.1.
+    Compat11,
+    /// The classic contract over SOAP 1.2.
+    Compat12,
 }
 
 impl Port {
-    /// Both ports.
+    /// Both ports of the current contract.
     pub const ALL: [Self; 2] = [Self::Soap11, Self::Soap12];
+    /// Both ports of the classic contract.
+    pub const COMPAT: [Self; 2] = [Self::Compat11, Self::Compat12];
 
     const fn name(self) -> &'static str {
         match self {
             Self::Soap11 => "UserAccountServiceSoap11",
             Self::Soap12 => "UserAccountServiceSoap12",
+            Self::Compat11 => "BasicHttpBinding_IUserAccountService",
+            Self::Compat12 => "Soap12Binding_IUserAccountService",
+        }
+    }
+
+    /// Returns the path of the service, and the names of the ids of user and account.
+    const fn contract(self) -> (&'static str, [&'static str; 2]) {
+        match self {
+            Self::Soap11 | Self::Soap12 => ("/soap/UserAccountService", ["UserId", "AccountId"]),
+            Self::Compat11 | Self::Compat12 => ("/soap/compat", ["userId", "accountId"]),
         }
     }
 }
@@ -32,6 +48,7 @@ impl Port {
 /// A client in a Python process, which ends when this value is dropped.
 #[derive(Debug)]
 pub struct SoapClient {
+    port: Port,
     child: Child,
     calls: ChildStdin,
     answers: BufReader<ChildStdout>,
@@ -45,14 +62,14 @@ impl SoapClient {
     pub fn of(address: &str, port: Port, key: &str) -> Self {
         let mut child = Command::new(python::program())
             .arg(python::directory().join("soap_client.py"))
-            .args([&format!("{address}/soap/UserAccountService?wsdl"), port.name(), key])
+            .args([&format!("{address}{}?wsdl", port.contract().0), port.name(), key])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .expect("Python starts");
         let calls = child.stdin.take().expect("its input is a pipe");
         let answers = BufReader::new(child.stdout.take().expect("its output is a pipe"));
-        Self { child, calls, answers }
+        Self { port, child, calls, answers }
     }
 
     /// Calls an operation on an account. Without an id, the client generates one.
@@ -66,9 +83,8 @@ impl SoapClient {
         rest: &Value,
         id: Option<MessageId>,
     ) -> SoapAnswer {
-        let mut arguments = json!({
-            "UserId": account.user.to_string(), "AccountId": account.account.to_string()
-        });
+        let (_, [user, of_user]) = self.port.contract();
+        let mut arguments = json!({user: account.user.to_string(), of_user: account.account.to_string()});
         for (name, value) in rest.as_object().into_iter().flatten() {
             arguments[name] = value.clone();
         }

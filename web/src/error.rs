@@ -123,6 +123,7 @@ published! {
     Overloaded = SERVICE_UNAVAILABLE "overloaded" "Too many requests are in progress";
     RightsChanged = SERVICE_UNAVAILABLE "rights_changed" "The rights of the API key changed during the request";
     AccountBusy = SERVICE_UNAVAILABLE "account_busy" "Too many concurrent changes to the account";
+    OutcomePending = SERVICE_UNAVAILABLE "outcome_pending" "The transaction is not final yet";
 }
 
 /// Error response of the API.
@@ -204,6 +205,13 @@ impl ApiError {
     /// Returns whether the request was for a resource outside of the partner's reach.
     pub const fn is_beyond_reach(&self) -> bool {
         self.is_beyond_reach
+    }
+
+    /// Error for an accepted transaction that is not final, in a contract whose answers are about final ones only.
+    pub fn outcome_pending() -> Self {
+        let detail = "The transaction is accepted, and is posted or rejected later. Repeat the request with the same \
+                      MessageID to learn its outcome: it is posted at most once. A new id is a new payment.";
+        Self::new(Code::OutcomePending, detail)
     }
 
     /// Error for a user without an account that the partner may access.
@@ -417,6 +425,7 @@ mod tests {
         let expected = [
             "account_busy",
             "internal_error",
+            "outcome_pending",
             "overloaded",
             "rate_limited",
             "request_timeout",

@@ -54,6 +54,9 @@ pub struct Wait {
 }
 
 impl Wait {
+    /// The wait time of classic SOAP clients, which cannot name one: less than the time after which their toolkits give up.
+    pub const OF_COMPAT: Self = Self { seconds: 10 };
+
     /// Parses `Prefer: wait=N`. Returns `None` when the preference is missing, zero or malformed: a server ignores
     /// preferences that it does not understand (RFC 7240). Values above [`WAIT_S_MAX`] are reduced to it.
     pub fn of(headers: &HeaderMap) -> Option<Self> {

@@ -22,6 +22,7 @@ pub const XML_SCHEMAS: &[(&str, &str)] = &[
     ("urn:ietf:rfc:7807", "xsd/problem.xsd"),
     ("urn:wideworldimporters:account:1", "xsd/wwi-account.xsd"),
     ("urn:postonce:soap:1", "xsd/user-account-service.xsd"),
+    ("urn:postonce:soap:compat:1", "xsd/user-account-service-compat.xsd"),
     ("http://schemas.xmlsoap.org/soap/envelope/", "xsd/soap-1.1.xsd"),
     ("http://www.w3.org/2003/05/soap-envelope", "xsd/soap-1.2.xsd"),
 ];

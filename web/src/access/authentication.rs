@@ -434,7 +434,7 @@ pub fn credentials(request: &HttpRequest) -> Result<Cow<'_, str>, ApiError> {
     let value = request.headers().get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
     let basic = value.and_then(|value| value.trim().split_once(' '));
     match basic.filter(|(scheme, _)| {
-        query::path(request) == soap_names::PATH && scheme.eq_ignore_ascii_case("basic")
+        soap_names::is_endpoint(query::path(request)) && scheme.eq_ignore_ascii_case("basic")
     }) {
         None => api_key(request.headers()).map(Cow::Borrowed),
         Some((_, encoded)) => password(encoded).map(Cow::Owned).ok_or_else(|| {

@@ -14,7 +14,7 @@ use postonce_shared::text::Charset;
 
 use crate::api::soap;
 use crate::error::{ApiError, Code};
-use crate::formats::{Document, FORMATS, Format, GENERIC_XML, named};
+use crate::formats::{Document, FORMATS, Format, GENERIC_XML, named, soap_names};
 use crate::headers::{self, X_REQUEST_ID, unquoted};
 use crate::query;
 
@@ -189,7 +189,7 @@ pub async fn refuse_in_format(
     next: Next<impl MessageBody + 'static>,
 ) -> Result<ServiceResponse<BoxBody>, Error> {
     let response = next.call(request).await?.map_into_boxed_body();
-    if query::path(response.request()) == soap::PATH {
+    if soap_names::is_endpoint(query::path(response.request())) {
         return Ok(soap::fault::respond(response));
     }
     let format = Reply::to_refused(response.request()).format;

@@ -9,15 +9,17 @@ use actix_web::{HttpRequest, HttpResponse, Route};
 use crate::api::endpoints::endpoints;
 use crate::api::handlers::{self, documents, greeting};
 use crate::api::panics::answer_panics;
-use crate::api::soap;
+use crate::api::soap::contract::Contract;
 use crate::api::surface::Surface;
 use crate::error::{ApiError, Code};
 
 /// Templates of paths that are not in the OpenAPI document, with their methods and handlers.
 fn undocumented() -> Vec<(&'static str, Method, Route)> {
-    vec![
-        (soap::PATH, Method::POST, to(handlers::soap::call)),
-        (soap::PATH, Method::GET, to(handlers::soap::wsdl)),
+    let soap = Contract::ALL.into_iter().flat_map(|contract| {
+        let path = contract.path();
+        [(path, Method::POST, to(handlers::soap::call)), (path, Method::GET, to(handlers::soap::wsdl))]
+    });
+    let others = [
         ("/xsd/{name}", Method::GET, to(handlers::soap::schema)),
         ("/", Method::GET, to(greeting::greeting)),
         ("/openapi.json", Method::GET, to(documents::openapi)),
@@ -25,7 +27,8 @@ fn undocumented() -> Vec<(&'static str, Method, Route)> {
         ("/docs", Method::GET, to(documents::docs)),
         ("/docs/", Method::GET, to(documents::docs)),
         ("/docs/{asset}", Method::GET, to(documents::asset)),
-    ]
+    ];
+    soap.chain(others).collect()
 }
 
 /// A path template with its methods and handlers.

@@ -12,8 +12,8 @@ use postonce_shared::tracer::{Operation, Tracer};
 
 use crate::access::signatures::Verifier;
 use crate::api::payment_log::NotedPayment;
-use crate::api::soap;
 use crate::edge::request_ids::RequestIds;
+use crate::formats::soap_names;
 
 const API: &str = "/v1/";
 
@@ -23,7 +23,7 @@ pub fn begin<'t>(
     (request, method, route): (&ServiceRequest, Option<&'static str>, &str),
     ids: &RequestIds,
 ) -> Option<Operation<'t>> {
-    if !route.starts_with(API) && route != soap::PATH {
+    if !route.starts_with(API) && !soap_names::is_endpoint(route) {
         return None;
     }
     // The conventions require these values for an unknown method.

@@ -28,6 +28,7 @@ mod rights;
 mod scale;
 mod signatures;
 mod soap;
+mod soap_compat;
 mod soap_headers;
 mod statements;
 mod submissions;

@@ -21,7 +21,7 @@ use postonce_shared::testing::prelude::*;
 use postonce_web::access::api_keys::NewKey;
 use postonce_web::access::keyring::Keyring;
 use postonce_web::access::scopes::Scope;
-use postonce_web::api::soap::PATH as SOAP;
+use postonce_web::formats::soap_names::PATH as SOAP;
 use postonce_web::server::build;
 use serde_json::Value;
 

@@ -6,28 +6,35 @@ use base64::prelude::BASE64_STANDARD;
 use postonce_shared::messaging::xml::{Element, XmlLimits, read};
 use postonce_web::access::api_keys::NewKey;
 use postonce_web::access::scopes::Scope;
-use postonce_web::api::soap::PATH;
+use postonce_web::api::soap::contract::Contract;
 use postonce_web::api::soap::envelope::Version;
 use postonce_web::api::soap::operations::Operation;
+use postonce_web::formats::soap_names::PATH;
 
 use super::test_bank::{ACCOUNT, Answer, TestBank, id, with_key};
 
 pub(super) const ADDRESSING: &str = "http://www.w3.org/2005/08/addressing";
-const USER_ID: &str = "<UserId>0b1c6f0a-54f2-4f0c-9c64-2f4b6a3f0d11</UserId>";
-const ACCOUNT_ID: &str = "<AccountId>77aa0b9e-7c2f-4c35-8f0d-0a4f6f1f2e22</AccountId>";
+const USER_ID: &str = "0b1c6f0a-54f2-4f0c-9c64-2f4b6a3f0d11";
+const ACCOUNT_ID: &str = "77aa0b9e-7c2f-4c35-8f0d-0a4f6f1f2e22";
 pub(super) const MONEY: &str = "<Amount>10.00</Amount><Currency>EUR</Currency>";
 
 /// The message of an operation on the account of the test bank.
 pub(super) fn message(operation: Operation, rest: &str) -> String {
-    let name = operation.name();
-    format!("<{name} xmlns=\"urn:postonce:soap:1\">{USER_ID}{ACCOUNT_ID}{rest}</{name}>")
+    let (name, contract) = (operation.name(), operation.contract());
+    let [user, account] = match contract {
+        Contract::Current => ["UserId", "AccountId"],
+        Contract::Compat => ["userId", "accountId"],
+    };
+    let ids = format!("<{user}>{USER_ID}</{user}><{account}>{ACCOUNT_ID}</{account}>");
+    format!("<{name} xmlns=\"{}\">{ids}{rest}</{name}>", contract.namespace())
 }
 
 /// The elements after the account in the message of that operation.
 fn rest(operation: Operation) -> String {
     match operation {
         Operation::ReliableInsertMoney | Operation::ReliableWithdrawMoney => MONEY.to_owned(),
-        Operation::GetUserAccount => String::new(),
+        Operation::CompatInsertMoney | Operation::CompatWithdrawMoney => "<amount>10</amount>".to_owned(),
+        Operation::GetUserAccount | Operation::GetUserAccountBalance => String::new(),
         Operation::GetTransaction => format!("<MessageId>{}</MessageId>", id(1)),
     }
 }
@@ -137,12 +144,11 @@ async fn accounts_and_transactions_can_be_read() {
 async fn every_operation_needs_a_key_its_scope_and_an_account_within_reach() {
     let bank = TestBank::with_account().await;
     let narrow = bank.key_without_reach().await;
-    for (operation, version) in
-        Operation::ALL.into_iter().flat_map(|it| [(it, Version::V11), (it, Version::V12)])
-    {
-        let name = operation.name();
+    let operations = Contract::ALL.into_iter().flat_map(|contract| Operation::all(contract));
+    for (operation, version) in operations.copied().flat_map(|it| [(it, Version::V11), (it, Version::V12)]) {
+        let (name, path) = (operation.name(), operation.contract().path());
         let body = message(operation, &rest(operation));
-        let request = || request(version, envelope(version, &message_id(9), &body));
+        let request = || request(version, envelope(version, &message_id(9), &body)).uri(path);
         let refused = bank.call(request()).await;
         assert_eq!(fault(version, &refused), (401, "api_key_missing".to_owned()), "{name}");
         let challenges: Vec<_> = refused.headers.get_all("www-authenticate").collect();
@@ -163,7 +169,8 @@ async fn every_operation_needs_a_key_its_scope_and_an_account_within_reach() {
         assert_eq!(fault(version, &out_of_reach), (404, expected.to_owned()), "{name}");
         // The response equals that about an account that does not exist, byte for byte.
         let unknown = body.replace("77aa0b9e", "00aa0b9e");
-        let unknown = bank.soap(version, &message_id(9), &unknown).await;
+        let unknown = envelope(version, &message_id(9), &unknown);
+        let unknown = bank.call_as_shop(self::request(version, unknown).uri(path)).await;
         assert_eq!((unknown.status, &unknown.text), (404, &out_of_reach.text), "{name}");
     }
 }
@@ -184,6 +191,8 @@ async fn a_key_is_accepted_as_a_password() {
     assert_eq!(get(PATH, basic("old", key.expose())).await, 200);
     assert_eq!(get(PATH, basic("", key.expose())).await, 200);
     assert_eq!(get("/soap/UserAccountServic%65", basic("", key.expose())).await, 200);
+    let unknown_there = get("/soap/compa%74", basic("", key.expose())).await;
+    assert_eq!(unknown_there, 500, "the key is accepted, and the operation is of the other contract");
     for wrong in [basic("old", ""), basic("old", "wrong"), "Basic ?".to_owned(), "Basic".to_owned()] {
         assert_eq!(get(PATH, wrong.clone()).await, 401, "{wrong}");
     }
@@ -287,21 +296,30 @@ async fn messages_of_common_toolkits_are_accepted() {
 #[actix_web::test]
 async fn the_service_description_names_the_address_of_its_request() {
     let bank = TestBank::new().await;
-    let request =
-        TestRequest::get().uri(&format!("{PATH}?wsdl")).insert_header(("host", "bank.example:8443"));
-    let answer = bank.call(request).await;
-    assert_eq!((answer.status, answer.header("content-type")), (200, Some("text/xml; charset=utf-8")));
-    assert_eq!(
-        answer.text.matches("location=\"http://bank.example:8443/soap/UserAccountService\"").count(),
-        2
-    );
-    for operation in Operation::ALL {
-        assert!(answer.text.contains(&format!("<wsdl:operation name=\"{}\">", operation.name())));
-        assert!(answer.text.contains(&format!("element=\"tns:{}\"", operation.response())));
+    for contract in Contract::ALL {
+        let path = contract.path();
+        let request =
+            TestRequest::get().uri(&format!("{path}?wsdl")).insert_header(("host", "bank.example:8443"));
+        let answer = bank.call(request).await;
+        assert_eq!((answer.status, answer.header("content-type")), (200, Some("text/xml; charset=utf-8")));
+        let address = format!("location=\"http://bank.example:8443{path}\"");
+        assert_eq!(answer.text.matches(&address).count(), 2, "{path}");
+        for operation in Operation::all(contract) {
+            let name = operation.name();
+            assert!(answer.text.contains(&format!("<wsdl:operation name=\"{name}\">")), "{name}");
+            assert!(answer.text.contains(&format!("element=\"tns:{}\"", operation.response())), "{name}");
+            let action = format!("soapAction=\"{}\"", contract.action(name));
+            assert_eq!(answer.text.matches(&action).count(), 2, "{action}");
+        }
+        let hostile = TestRequest::get().uri(path).insert_header(("host", "\"><script>"));
+        assert!(!bank.call(hostile).await.text.contains("<script>"));
+        let imported = answer.text.split("schemaLocation=\"../").skip(1);
+        let imported: Vec<_> = imported.filter_map(|rest| rest.split('"').next()).collect();
+        assert_eq!(imported.len(), 2, "{imported:?}");
+        for schema in imported {
+            assert_eq!(bank.call(TestRequest::get().uri(&format!("/{schema}"))).await.status, 200);
+        }
     }
-    let hostile = TestRequest::get().uri(PATH).insert_header(("host", "\"><script>"));
-    assert!(!bank.call(hostile).await.text.contains("<script>"));
-    assert_eq!(bank.call(TestRequest::get().uri("/xsd/user-account-service.xsd")).await.status, 200);
     assert_eq!(bank.call(TestRequest::get().uri("/xsd/other.xsd")).await.status, 404);
 }
 

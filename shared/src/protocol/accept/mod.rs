@@ -271,7 +271,12 @@ impl Acceptor {
         Ok(Err(QueueReason::RightsChanged))
     }
 
-    async fn currency(&self, account: AccountKey) -> Result<Option<Currency>, AcceptFault> {
+    /// Returns the currency of an account, or `None` if it does not exist. The currency of an account never changes, so it is
+    /// cached; that an account does not exist is not.
+    ///
+    /// # Errors
+    /// [`AcceptFault`] when the account cannot be read.
+    pub async fn currency(&self, account: AccountKey) -> Result<Option<Currency>, AcceptFault> {
         let known = self.known.lock().get(&account).copied();
         if known.is_some() {
             return Ok(known);

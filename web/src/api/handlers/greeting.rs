@@ -16,11 +16,12 @@ use crate::access::authentication::CONSOLE;
 use crate::api::surface::Surface;
 
 /// Name, address and description of each link.
-const LINKS: [(&str, &str, &str); 7] = [
+const LINKS: [(&str, &str, &str); 8] = [
     ("console", CONSOLE, "the console for operators"),
     ("documentation", "/docs", "the API, to read and to try"),
     ("openapi", "/openapi.json", "the API, for generators of clients"),
     ("wsdl", "/soap/UserAccountService?wsdl", "the service over SOAP"),
+    ("compat-wsdl", "/soap/compat?wsdl", "the service over SOAP, for clients of the classic contract"),
     ("liveness", "/livez", "whether this process runs"),
     ("readiness", "/readyz", "whether it is ready for requests, or what is missing"),
     ("metrics", "/metrics", "the metrics of this process, with a key of the scope metrics"),

@@ -11,6 +11,7 @@ use crate::access::authentication::{Caller, Undecided};
 use crate::access::signatures::Verifier;
 use crate::api::account_service::AccountService;
 use crate::api::answer_memory::SharedBody;
+use crate::api::soap::contract::Contract;
 use crate::api::soap::envelope::{self, Refusal, ReplyTerms, Request, Version};
 use crate::api::soap::fault::content_type;
 use crate::api::soap::service::Service;
@@ -18,11 +19,12 @@ use crate::api::{negotiate, translate};
 use crate::error::{ApiError, Code};
 use crate::formats::table;
 use crate::metrics::Metrics;
+use crate::query;
 
 /// Placeholder address in the WSDL document, replaced by the address that the client uses.
 const ADDRESS: &str = "http://127.0.0.1:8080";
 
-/// Executes a SOAP request.
+/// Executes a SOAP request in the contract of its path.
 pub async fn call(
     mut caller: Caller<Undecided>,
     request: HttpRequest,
@@ -31,6 +33,7 @@ pub async fn call(
     accounts_service: Data<AccountService>,
     metrics: Data<Metrics>,
 ) -> Result<HttpResponse, ApiError> {
+    let contract = contract(&request)?;
     let version = version(&request)?;
     let limits = translate::xml_limits(&request);
     let root = table::parse(&translate::body(&mut caller, &request, payload).await?, &limits)?;
@@ -48,9 +51,14 @@ pub async fn call(
         accounts_service: &accounts_service,
         metrics: &metrics,
     };
-    let answer = service.execute(&message).await?;
+    let answer = service.execute(contract, &message).await?;
     let body = envelope::write(&terms, answer);
     Ok(HttpResponse::Ok().content_type(content_type(version)).body(body))
+}
+
+/// Returns the contract at the path of a request.
+fn contract(request: &HttpRequest) -> Result<Contract, ApiError> {
+    Contract::at(query::path(request)).ok_or_else(|| ApiError::internal("a route without a contract"))
 }
 
 fn version(request: &HttpRequest) -> Result<Version, ApiError> {
@@ -64,12 +72,15 @@ fn version(request: &HttpRequest) -> Result<Version, ApiError> {
 
 /// Returns the WSDL document with the address that the client uses. Must not be cached: the address can come from the
 /// header `Host`, and a client could set it for the next one.
-pub async fn wsdl(request: HttpRequest, verifier: Data<Verifier>) -> HttpResponse {
+///
+/// # Errors
+/// None, as the path is that of a contract.
+pub async fn wsdl(request: HttpRequest, verifier: Data<Verifier>) -> Result<HttpResponse, ApiError> {
     let PublicAddress { scheme, authority } = verifier.address(&request);
     let address = format!("{scheme}://{authority}");
-    let document = postonce_schemas::USER_ACCOUNT_SERVICE_WSDL.replace(ADDRESS, &xml::escaped(&address));
+    let document = contract(&request)?.wsdl().replace(ADDRESS, &xml::escaped(&address));
     let not_cached = (header::CACHE_CONTROL, "no-store");
-    HttpResponse::Ok().content_type("text/xml; charset=utf-8").insert_header(not_cached).body(document)
+    Ok(HttpResponse::Ok().content_type("text/xml; charset=utf-8").insert_header(not_cached).body(document))
 }
 
 /// Returns an XML Schema by the name under which other documents import it.

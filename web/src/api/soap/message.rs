@@ -6,6 +6,9 @@ use postonce_shared::domain::ids::{AccountId, AccountKey, IdError, MessageId, Us
 use postonce_shared::domain::instruction::{Instruction, TransactionKind};
 use postonce_shared::messaging::xml::Element;
 
+use super::compat::Order;
+use super::contract::Contract;
+use super::double_text;
 use super::headers::Addressing;
 use super::operations::Operation;
 use crate::api::translate;
@@ -14,14 +17,13 @@ use crate::formats::members::Members;
 use crate::formats::table::Table;
 use crate::headers::{self, Wait};
 
-/// Prefix of a UUID in a `MessageID` (RFC 9562).
-const URN: &str = "urn:uuid:";
-
 /// Operation with its parsed parameters.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Command {
     /// Submits a deposit or a withdrawal, with the wait time that the client prefers.
     Submit(AccountKey, Instruction, Option<Wait>),
+    /// Submits a deposit or a withdrawal in the currency of the account.
+    SubmitOrder(AccountKey, Order),
     /// Reads an account.
     Account(AccountKey),
     /// Reads a transaction.
@@ -39,7 +41,11 @@ pub fn read(operation: Operation, message: &Element) -> Result<Command, ApiError
     match operation {
         Operation::ReliableInsertMoney => message.submission(TransactionKind::Deposit, account),
         Operation::ReliableWithdrawMoney => message.submission(TransactionKind::Withdrawal, account),
-        Operation::GetUserAccount => message.finish(account).map(Command::Account),
+        Operation::CompatInsertMoney => message.order(TransactionKind::Deposit, account),
+        Operation::CompatWithdrawMoney => message.order(TransactionKind::Withdrawal, account),
+        Operation::GetUserAccount | Operation::GetUserAccountBalance => {
+            message.finish(account).map(Command::Account)
+        }
         Operation::GetTransaction => {
             let id = message.id::<MessageId>("message_id");
             let (account, id) = message.finish(account.zip(id))?;
@@ -48,18 +54,22 @@ pub fn read(operation: Operation, message: &Element) -> Result<Command, ApiError
     }
 }
 
-/// Parses the request id from the `MessageID` header of the envelope.
+/// Parses the request id from the `MessageID` header of the envelope, as the contract writes it.
 ///
 /// # Errors
 /// [`ApiError`] with status 400 when it is missing or not a UUID.
-pub fn message_id(addressing: Option<&Addressing>) -> Result<MessageId, ApiError> {
+pub fn message_id(contract: Contract, addressing: Option<&Addressing>) -> Result<MessageId, ApiError> {
     let Some(Addressing { message_id, .. }) = addressing else {
         let detail = "Send an id of your choice, urn:uuid: and a UUID, in the WS-Addressing header MessageID, and \
                       repeat it when you retry.";
         return Err(ApiError::new(Code::IdempotencyKeyMissing, detail));
     };
-    let uuid = message_id.split_at_checked(URN.len()).filter(|(urn, _)| urn.eq_ignore_ascii_case(URN));
-    uuid.and_then(|(_, uuid)| parse_hyphenated(uuid).ok()).ok_or_else(|| {
+    let after = |prefix: &str| {
+        let (start, uuid) = message_id.split_at_checked(prefix.len())?;
+        start.eq_ignore_ascii_case(prefix).then_some(uuid)
+    };
+    let uuid = contract.id_prefixes().iter().find_map(|prefix| after(prefix));
+    uuid.and_then(|uuid| parse_hyphenated(uuid).ok()).ok_or_else(|| {
         let detail = "The MessageID must be urn:uuid: and a UUID, such as \
                       \"urn:uuid:4f9d0c9e-5d3e-4c0e-9a51-1b7a4a4e2f10\".";
         ApiError::new(Code::IdempotencyKeyInvalid, detail)
@@ -82,6 +92,24 @@ impl Message {
         let account =
             account.ok_or_else(|| ApiError::internal("a missing account was not reported as a violation"))?;
         Ok(Command::Submit(account, instruction, wait))
+    }
+
+    fn order(mut self, kind: TransactionKind, account: Option<AccountKey>) -> Result<Command, ApiError> {
+        let amount = match self.text("amount").as_deref().map(double_text::decimal) {
+            Some(Ok(amount)) => Some(amount),
+            Some(Err(error)) => {
+                self.refuse("amount", error.to_string());
+                None
+            }
+            None => {
+                self.refuse("amount", "is missing; it must be a decimal number such as 12.50".to_owned());
+                None
+            }
+        };
+        let details = translate::unknown_details(&mut self.members);
+        let order = account.zip(amount);
+        let (account, amount) = self.finish(order)?;
+        Ok(Command::SubmitOrder(account, Order { kind, amount, details }))
     }
 
     fn account(&mut self) -> Option<AccountKey> {

@@ -2,9 +2,10 @@
 
 use postonce_shared::messaging::xml::{Element, shown};
 
-use super::NAMESPACE;
+use super::contract::Contract;
 use crate::access::scopes::Scope;
 use crate::error::{ApiError, Code};
+use crate::formats::soap_names::{COMPAT_NAMESPACE, NAMESPACE};
 use crate::formats::table::FieldCodec::{Pairs, Text};
 use crate::formats::table::{Row, Table, row};
 
@@ -19,12 +20,42 @@ pub enum Operation {
     GetUserAccount,
     /// Reads a transaction.
     GetTransaction,
+    /// Submits a deposit in the classic contract.
+    CompatInsertMoney,
+    /// Submits a withdrawal in the classic contract.
+    CompatWithdrawMoney,
+    /// Reads the balance of an account in the classic contract.
+    GetUserAccountBalance,
 }
 
 impl Operation {
-    /// All operations.
-    pub const ALL: [Self; 4] =
-        [Self::ReliableInsertMoney, Self::ReliableWithdrawMoney, Self::GetUserAccount, Self::GetTransaction];
+    /// Returns all operations of a contract.
+    pub const fn all(contract: Contract) -> &'static [Self] {
+        match contract {
+            Contract::Current => &[
+                Self::ReliableInsertMoney,
+                Self::ReliableWithdrawMoney,
+                Self::GetUserAccount,
+                Self::GetTransaction,
+            ],
+            Contract::Compat => {
+                &[Self::CompatInsertMoney, Self::CompatWithdrawMoney, Self::GetUserAccountBalance]
+            }
+        }
+    }
+
+    /// Returns the contract to which the operation belongs.
+    pub const fn contract(self) -> Contract {
+        match self {
+            Self::ReliableInsertMoney
+            | Self::ReliableWithdrawMoney
+            | Self::GetUserAccount
+            | Self::GetTransaction => Contract::Current,
+            Self::CompatInsertMoney | Self::CompatWithdrawMoney | Self::GetUserAccountBalance => {
+                Contract::Compat
+            }
+        }
+    }
 
     /// Returns the name of the operation, which is also the name of its request element.
     pub const fn name(self) -> &'static str {
@@ -32,13 +63,8 @@ impl Operation {
     }
 
     /// Returns the name of the response element.
-    pub const fn response(self) -> &'static str {
-        match self {
-            Self::ReliableInsertMoney => "ReliableInsertMoneyResponse",
-            Self::ReliableWithdrawMoney => "ReliableWithdrawMoneyResponse",
-            Self::GetUserAccount => "GetUserAccountResponse",
-            Self::GetTransaction => "GetTransactionResponse",
-        }
+    pub fn response(self) -> String {
+        format!("{}Response", self.name())
     }
 
     /// Checks that an action, from a header or from the envelope, belongs to this operation. An empty action is ignored.
@@ -46,7 +72,7 @@ impl Operation {
     /// # Errors
     /// [`ApiError`] with status 400 for another action, because a gateway may have authorized the request by it.
     pub fn check_action(self, action: &str) -> Result<(), ApiError> {
-        let expected = format!("{NAMESPACE}/{}", self.name());
+        let expected = self.contract().action(self.name());
         if action.is_empty() || action == expected {
             return Ok(());
         }
@@ -58,9 +84,9 @@ impl Operation {
     /// Returns the scope that the operation needs.
     pub const fn scope(self) -> Scope {
         match self {
-            Self::ReliableInsertMoney => Scope::Deposit,
-            Self::ReliableWithdrawMoney => Scope::Withdraw,
-            Self::GetUserAccount | Self::GetTransaction => Scope::Read,
+            Self::ReliableInsertMoney | Self::CompatInsertMoney => Scope::Deposit,
+            Self::ReliableWithdrawMoney | Self::CompatWithdrawMoney => Scope::Withdraw,
+            Self::GetUserAccount | Self::GetTransaction | Self::GetUserAccountBalance => Scope::Read,
         }
     }
 
@@ -71,20 +97,25 @@ impl Operation {
             Self::ReliableWithdrawMoney => &WITHDRAW,
             Self::GetUserAccount => &GET_ACCOUNT,
             Self::GetTransaction => &GET_TRANSACTION,
+            Self::CompatInsertMoney => &COMPAT_INSERT,
+            Self::CompatWithdrawMoney => &COMPAT_WITHDRAW,
+            Self::GetUserAccountBalance => &GET_BALANCE,
         }
     }
 
-    /// Returns the operation that the element of a message names.
+    /// Returns the operation of a contract that the element of a message names.
     ///
     /// # Errors
     /// [`ApiError`] with status 400 for an unknown element.
-    pub fn of(message: &Element) -> Result<Self, ApiError> {
-        let found = Self::ALL.into_iter().find(|operation| message.is(NAMESPACE, operation.name()));
+    pub fn of(contract: Contract, message: &Element) -> Result<Self, ApiError> {
+        let namespace = contract.namespace();
+        let all = Self::all(contract);
+        let found = all.iter().copied().find(|operation| message.is(namespace, operation.name()));
         found.ok_or_else(|| {
-            let names: Vec<&str> = Self::ALL.iter().map(|operation| operation.name()).collect();
-            let (local, namespace) = (shown(&message.name.local), shown(&message.name.namespace));
+            let names: Vec<&str> = all.iter().map(|operation| operation.name()).collect();
+            let (local, other) = (shown(&message.name.local), shown(&message.name.namespace));
             let detail = format!(
-                "The Body must contain one of {} of the namespace {NAMESPACE}, but contains {local} of {namespace:?}.",
+                "The Body must contain one of {} of the namespace {namespace}, but contains {local} of {other:?}.",
                 names.join(", ")
             );
             ApiError::new(Code::BodyInvalid, detail)
@@ -123,5 +154,25 @@ static GET_TRANSACTION: Table = Table {
         row("account_id", "AccountId", Text),
         row("message_id", "MessageId", Text),
     ],
+    open: false,
+};
+
+static COMPAT_INSERT: Table = Table {
+    namespace: COMPAT_NAMESPACE,
+    root: "ReliableInsertMoney",
+    rows: &[
+        row("user_id", "userId", Text),
+        row("account_id", "accountId", Text),
+        row("amount", "amount", Text),
+    ],
+    open: true,
+};
+
+static COMPAT_WITHDRAW: Table = Table { root: "ReliableWithDrawMoney", ..COMPAT_INSERT };
+
+static GET_BALANCE: Table = Table {
+    namespace: COMPAT_NAMESPACE,
+    root: "GetUserAccountBalance",
+    rows: &[row("user_id", "userId", Text), row("account_id", "accountId", Text)],
     open: false,
 };

@@ -12,7 +12,8 @@ use postonce_shared::messaging::xml::Element;
 use postonce_shared::ports::ledger::StoredTransaction;
 use postonce_shared::protocol::accept::{Accepted, Acceptor};
 
-use super::NAMESPACE;
+use super::compat;
+use super::contract::Contract;
 use super::envelope::Request;
 use super::message::{self, Command};
 use super::operations::Operation;
@@ -47,29 +48,44 @@ impl Service<'_> {
     ///
     /// # Errors
     /// [`ApiError`] when the operation refuses the request.
-    pub async fn execute(&mut self, request: &Request) -> Result<Element, ApiError> {
-        let operation = Operation::of(&request.body)?;
+    pub async fn execute(&mut self, contract: Contract, request: &Request) -> Result<Element, ApiError> {
+        let operation = Operation::of(contract, &request.body)?;
         self.caller.authorize(operation.scope())?;
         let in_envelope = request.actions.iter().map(Cow::from);
         in_envelope
             .chain(actions(self.http.headers()))
             .try_for_each(|action| operation.check_action(&action))?;
-        let answer = Element::new(NAMESPACE, operation.response());
-        match message::read(operation, &request.body)? {
+        let command = message::read(operation, &request.body)?;
+        let message_id = || message::message_id(contract, request.addressing.as_ref());
+        let answer = Element::new(contract.namespace(), &operation.response());
+        match command {
             Command::Submit(account, instruction, wait) => {
-                let id = message::message_id(request.addressing.as_ref())?;
-                let account =
-                    self.caller.within(account).map_err(|_| ApiError::account_to_open().beyond_reach())?;
-                let Accepted { submission, outcome, replayed } =
-                    self.submit((account, id, instruction), wait).await?;
-                let replayed = Element::new(NAMESPACE, "Replayed").with_text(&replayed.to_string());
+                let id = message_id()?;
+                let account = self.reachable(account)?;
+                let wait = wait.or_else(|| Wait::of(self.http.headers()));
+                let accepted = self.submit((account, id, instruction), wait).await?;
+                let Accepted { submission, outcome, replayed } = accepted;
+                let replayed =
+                    Element::new(contract.namespace(), "Replayed").with_text(&replayed.to_string());
                 Ok(answer.with(of_transaction(submission, outcome)).with(replayed))
+            }
+            Command::SubmitOrder(account, order) => {
+                let id = message_id()?;
+                let account = self.reachable(account)?;
+                let currency = self.acceptor.currency(account).await?;
+                let instruction = order.instruction(currency.ok_or_else(ApiError::account_to_open)?)?;
+                let wait = Wait::of(self.http.headers()).unwrap_or(Wait::OF_COMPAT);
+                let accepted = self.submit((account, id, instruction), Some(wait)).await?;
+                Ok(answer.with(compat::result(operation, accepted)?))
             }
             Command::Account(account) => {
                 let account = self.caller.within(account)?;
                 let account =
                     self.accounts_service.account(account).await?.ok_or_else(ApiError::account_unknown)?;
-                Ok(answer.with(ACCOUNT.write(&members_of(&views::account(account).into()))))
+                Ok(answer.with(match contract {
+                    Contract::Current => ACCOUNT.write(&members_of(&views::account(account).into())),
+                    Contract::Compat => compat::balance(operation, &account.balance.to_string()),
+                }))
             }
             Command::Transaction(account, message) => {
                 let account = self.caller.within(account);
@@ -84,12 +100,16 @@ impl Service<'_> {
         }
     }
 
+    /// Checks that a deposit or a withdrawal is for an account within the reach of the caller.
+    fn reachable(&self, account: AccountKey) -> Result<AccountKey, ApiError> {
+        self.caller.within(account).map_err(|_| ApiError::account_to_open().beyond_reach())
+    }
+
     async fn submit(
         &mut self,
         payment: (AccountKey, MessageId, Instruction),
         wait: Option<Wait>,
     ) -> Result<Accepted, ApiError> {
-        let wait = wait.or_else(|| Wait::of(self.http.headers()));
         let (wait, _waiting) = self.caller.wait(self.http, wait)?;
         let services = (self.acceptor, self.metrics);
         let submitted =

@@ -1,6 +1,7 @@
 //! Conversion of the members of a document to domain values. All violations of a document are reported at once, by member
 //! name.
 
+use std::collections::BTreeMap;
 use std::str::FromStr;
 use std::sync::LazyLock;
 
@@ -60,6 +61,13 @@ pub fn instruction_of(kind: TransactionKind, mut members: Members) -> Result<Ins
     let details = Details::new(reference, metadata.unwrap_or_default().0, &unknown_members);
     members.check(&UnknownMembers { stored: details.unknown_members() });
     members.finish(amount.map(|amount| Instruction { kind, amount, details }))
+}
+
+/// Returns the details of a request whose only content besides the money are unknown members, which are taken from it.
+pub fn unknown_details(members: &mut Members) -> Details {
+    let details = Details::new(None, BTreeMap::new(), &members.take_unknown());
+    members.check(&UnknownMembers { stored: details.unknown_members() });
+    details
 }
 
 /// Parses the members of a batch item.

@@ -15,7 +15,7 @@ use postonce_shared::messaging::xml::XmlLimits;
 use postonce_shared::text;
 
 pub use self::content::{
-    account_change, account_terms, batch_item, gate_change, instruction, instruction_of,
+    account_change, account_terms, batch_item, gate_change, instruction, instruction_of, unknown_details,
 };
 pub use self::partners::{key_terms, partner_terms, signature_key};
 use crate::access::authentication::Caller;
