@@ -153,12 +153,7 @@ fn app(
     address: &Address,
     readiness: &Arc<Readiness>,
 ) -> App {
-    let terms = AdminTerms {
-        scaling: config.scaling.clone(),
-        prices: config.prices.clone(),
-        scrubber_operations_per_day: config.scrubber_operations_per_day,
-    };
-    let terms = (terms, address.clone());
+    let terms = (AdminTerms::from(config), address.clone());
     let app = App::over(bank, network, (meter, Arc::clone(process_gate)), terms, Arc::clone(readiness));
     app.metrics.register(|registry| PriceCollector::register(config, bank, registry));
     let verifier = Verifier { terms: config.signatures.clone(), is_tls: config.tls.is_some() };

@@ -20,11 +20,11 @@ pub struct QueueList {
     pub receivers_rules: Vec<String>,
 }
 
-/// One queue: of work, or of a role of batches.
+/// One queue: of work, of a role of batches, or of direct producers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Queue {
-    /// The name of the queue.
+    /// The name of the queue; of an ingest queue `ingest:` and its name in the store.
     #[schema(example = "work-0")]
     pub name: String,
     /// The number of messages, visible and invisible. One message can contain many transactions.

@@ -8,6 +8,7 @@ use futures::future::try_join_all;
 use postonce_shared::access::partner_cache::Standing;
 use postonce_shared::bank::Bank;
 use postonce_shared::batches::messages;
+use postonce_shared::config::Config;
 use postonce_shared::domain::ids::PartnerId;
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::messaging::envelope;
@@ -96,6 +97,19 @@ pub struct AdminTerms {
     pub prices: Prices,
     /// Maximum number of storage operations per day of the scrubber.
     pub scrubber_operations_per_day: u32,
+    /// The ingest queues.
+    pub ingest: Vec<QueueName>,
+}
+
+impl From<&Config> for AdminTerms {
+    fn from(config: &Config) -> Self {
+        Self {
+            scaling: config.scaling.clone(),
+            prices: config.prices.clone(),
+            scrubber_operations_per_day: config.scrubber_operations_per_day,
+            ingest: config.ingest.iter().map(|ingest| ingest.queue.clone()).collect(),
+        }
+    }
 }
 
 /// Reports and repairs for operators.
@@ -112,6 +126,7 @@ pub struct AdminService {
     scrubber_operations_per_day: u32,
     queue_count: u16,
     queues_ever: QueueCount,
+    ingest: Vec<QueueName>,
 }
 
 impl AdminService {
@@ -120,7 +135,7 @@ impl AdminService {
     where
         W: ListenerStatus + WorkerReports + 'static,
     {
-        let AdminTerms { scaling, prices, scrubber_operations_per_day } = terms;
+        let AdminTerms { scaling, prices, scrubber_operations_per_day, ingest } = terms;
         Self {
             demand: DemandWatch::new(&bank.store, bank.queue_count, Arc::clone(&bank.world)),
             store: bank.store.clone(),
@@ -134,6 +149,7 @@ impl AdminService {
             scrubber_operations_per_day,
             queue_count: bank.queue_count,
             queues_ever: QueueCount::new(&bank.store, Arc::clone(&bank.world)),
+            ingest,
         }
     }
 
@@ -142,7 +158,7 @@ impl AdminService {
         self.world.now()
     }
 
-    /// Returns the work queues, the queues of batches, and queues that exist only as the origin of dead letters.
+    /// Returns the work queues, the queues of batches, the ingest queues, and queues that exist only as the origin of dead letters.
     ///
     /// # Errors
     /// [`StoreFault`] when they cannot be read.
@@ -152,7 +168,8 @@ impl AdminService {
         // Queues beyond the current queue count may still contain messages.
         let ever = self.queues_ever.largest().await?;
         let count = self.queue_count.max(ever);
-        for queue in envelope::queues(count).into_iter().chain(messages::queues(count)) {
+        let own = envelope::queues(count).into_iter().chain(messages::queues(count));
+        for queue in own.chain(self.ingest.iter().cloned()) {
             dead.entry(queue).or_default();
         }
         let AllListeners { by_queue, rules } = self.listeners.listeners().await;

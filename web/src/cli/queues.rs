@@ -69,10 +69,5 @@ pub fn all_workers(bank: &Bank, network: &PeerNetwork) -> Arc<AllWorkers> {
 
 /// Creates the administration service for a command.
 pub fn admin_service(bank: &Bank, workers: Arc<AllWorkers>, config: &Config) -> AdminService {
-    let terms = AdminTerms {
-        scaling: config.scaling.clone(),
-        prices: config.prices.clone(),
-        scrubber_operations_per_day: config.scrubber_operations_per_day,
-    };
-    AdminService::new(bank, workers, terms)
+    AdminService::new(bank, workers, AdminTerms::from(config))
 }

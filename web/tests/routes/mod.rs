@@ -2,6 +2,7 @@
 #![expect(clippy::arithmetic_side_effects, clippy::unwrap_used, reason = "test code")]
 
 mod gate;
+mod ingest;
 mod internal;
 mod test_bank;
 

@@ -121,8 +121,12 @@ impl TestBank {
         let readiness = Readiness::starting([Part::Ledger, Part::Queue, Part::FirstKey], &bank.world);
         [Part::Ledger, Part::Queue, Part::FirstKey].into_iter().for_each(|part| readiness.gain(part));
         let meter: Arc<Meter> = Arc::default();
-        let terms =
-            AdminTerms { scaling: policy(), prices: Prices::default(), scrubber_operations_per_day: 10_000 };
+        let terms = AdminTerms {
+            scaling: policy(),
+            prices: Prices::default(),
+            scrubber_operations_per_day: 10_000,
+            ingest: vec![QueueName::of_ingest("orders").unwrap()],
+        };
         let terms = (terms, address());
         let app = App::over(&bank, &network, (&meter, ProcessGate::of(&bank, false)), terms, readiness);
         let (letters, poster) = (Arc::clone(&bank.dead_letters), Arc::clone(&bank.poster));

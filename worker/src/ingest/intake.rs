@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::future::join_all;
@@ -57,6 +57,8 @@ pub struct Intake {
     /// Number of receipts after which a message is given up.
     given_up_after: u32,
     ledger_unavailable: AtomicBool,
+    /// Number of messages of the next receive: fewer while some of the received ones are postponed, which costs operations.
+    at_once: AtomicUsize,
     parse: Parse,
 }
 
@@ -66,7 +68,12 @@ pub enum Received {
     /// The queue has no visible message.
     Nothing,
     /// Messages were received and handled.
-    Messages(Handled),
+    Messages {
+        /// The result of settling them.
+        handled: Handled,
+        /// Whether the partner has used up its rate, so that further messages would be postponed, too.
+        is_postponed: bool,
+    },
     /// Nothing was received, because the queue or the ledger is unavailable.
     Unavailable,
 }
@@ -81,6 +88,23 @@ enum Taken {
     Unavailable(Cause),
     /// The drain started.
     Stopped,
+}
+
+/// What became of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Settled {
+    /// It is deleted, or waits.
+    Healthy,
+    /// It waits for the rate of the partner.
+    Postponed,
+    /// A store was unavailable: the next receive should wait.
+    Unavailable,
+}
+
+impl Settled {
+    const fn of(is_available: bool) -> Self {
+        if is_available { Self::Healthy } else { Self::Unavailable }
+    }
 }
 
 /// A refused order.
@@ -121,6 +145,7 @@ impl Intake {
             alone_after: dequeue_count_max,
             given_up_after: dequeue_count_max.saturating_add(alone),
             ledger_unavailable: AtomicBool::new(false),
+            at_once: AtomicUsize::new(RECEIVE_MAX),
             parse: orders_in,
         }
     }
@@ -142,7 +167,8 @@ impl Intake {
             return Received::Unavailable;
         }
         let SettlerParts { queue, world, meter, .. } = &self.settling;
-        let received = queue.receive(&self.queue, RECEIVE_MAX, self.visibility_timeout).await;
+        let at_once = self.at_once.load(Ordering::Relaxed);
+        let received = queue.receive(&self.queue, at_once, self.visibility_timeout).await;
         let now = world.now();
         let messages = match received {
             Ok(messages) => messages,
@@ -161,7 +187,14 @@ impl Intake {
         }
         meter.received.add(messages.len());
         let (_busy, _leased) = (self.gauge.busy(), self.gauge.lease(messages.len()));
-        Received::Messages(self.handle(messages, drain).await)
+        let count = messages.len();
+        let (handled, postponed) = self.handle(messages, drain).await;
+        let next = match count.saturating_sub(postponed) {
+            accepted if postponed > 0 => accepted.max(1),
+            _ => at_once.saturating_mul(2).min(RECEIVE_MAX),
+        };
+        self.at_once.store(next, Ordering::Relaxed);
+        Received::Messages { handled, is_postponed: postponed > 0 }
     }
 
     /// Returns whether the ledger is available, as far as known. A receive without it would only add to the receipts.
@@ -176,7 +209,8 @@ impl Intake {
         is_back
     }
 
-    async fn handle(&self, messages: Vec<Message>, drain: &Drain) -> Handled {
+    /// Handles received messages. Also returns the number of those that are postponed.
+    async fn handle(&self, messages: Vec<Message>, drain: &Drain) -> (Handled, usize) {
         let deliveries: Vec<_> = messages.into_iter().map(|message| Delivery::new(message, Ok(()))).collect();
         let (together, mut repeated): (Vec<_>, Vec<_>) =
             deliveries.iter().partition(|delivery| delivery.message.dequeue_count <= self.alone_after);
@@ -187,14 +221,16 @@ impl Intake {
         let handling = async {
             let together: Vec<_> =
                 together.iter().map(|delivery| self.handle_one(&settler, delivery, drain).boxed()).collect();
-            let mut is_healthy = join_all(together).await.into_iter().all(|is_healthy| is_healthy);
+            let mut settled = join_all(together).await;
             for delivery in repeated {
-                is_healthy &= self.handle_one(&settler, delivery, drain).await;
+                settled.push(self.handle_one(&settler, delivery, drain).await);
             }
-            is_healthy
+            settled
         };
-        let is_healthy = self.renewal().during(&all, handling).await;
-        settler.end(is_healthy, self.visibility_timeout)
+        let settled = self.renewal().during(&all, handling).await;
+        let is_healthy = !settled.contains(&Settled::Unavailable);
+        let postponed = settled.iter().filter(|it| **it == Settled::Postponed).count();
+        (settler.end(is_healthy, self.visibility_timeout), postponed)
     }
 
     fn renewal(&self) -> Renewal<'_> {
@@ -203,23 +239,23 @@ impl Intake {
         Renewal { queue: &**queue, name: &self.queue, world: &**world, meter, visibility }
     }
 
-    /// Accepts the orders of a message, and settles it. Returns false if the next receive should wait because of a fault.
-    async fn handle_one(&self, settler: &Settler<'_>, delivery: &Delivery<()>, drain: &Drain) -> bool {
+    /// Accepts the orders of a message, and settles it.
+    async fn handle_one(&self, settler: &Settler<'_>, delivery: &Delivery<()>, drain: &Drain) -> Settled {
         let Message { ref body, dequeue_count, ref lease, .. } = delivery.message;
         if dequeue_count > self.given_up_after {
             let reason = format!(
                 "it was received {dequeue_count} times and never handled to the end: it may crash the worker"
             );
             let refused = Refused { part: None, body: body.clone(), reason };
-            return self.settle(settler, delivery, vec![refused]).await;
+            return Settled::of(self.settle(settler, delivery, vec![refused]).await);
         }
         match AssertUnwindSafe(self.take(body, drain)).catch_unwind().await {
-            Ok(Taken::Completely(refused)) => self.settle(settler, delivery, refused).await,
+            Ok(Taken::Completely(refused)) => Settled::of(self.settle(settler, delivery, refused).await),
             Ok(Taken::Postponed(delay)) => {
                 self.release(settler, delivery, delay).await;
-                true
+                Settled::Postponed
             }
-            Ok(Taken::Stopped) => self.release(settler, delivery, Duration::ZERO).await,
+            Ok(Taken::Stopped) => Settled::of(self.release(settler, delivery, Duration::ZERO).await),
             Ok(Taken::Unavailable(cause)) => {
                 self.ledger_unavailable.store(true, Ordering::Relaxed);
                 self.settling.meter.transient_faults.add(1);
@@ -227,14 +263,14 @@ impl Intake {
                 warn!(queue = %self.queue, message_id = id, "Message {id} will be read again: {}", chain(&*cause));
                 let delay = MESSAGE.delay(dequeue_count, &*self.settling.world);
                 self.release(settler, delivery, delay).await;
-                false
+                Settled::Unavailable
             }
             Err(_) => {
                 let id = &lease.message_id;
                 error!(queue = %self.queue, message_id = id, "The handling of message {id} panicked");
                 let delay = MESSAGE.delay(dequeue_count, &*self.settling.world);
                 // Not replaced: its receipts count.
-                settler.hide(delivery, body, delay).await
+                Settled::of(settler.hide(delivery, body, delay).await)
             }
         }
     }

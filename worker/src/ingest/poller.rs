@@ -62,17 +62,17 @@ impl Poller {
                     idle.set_longest(self.longest());
                     (idle.next(&*self.world), true)
                 }
-                Ok(Received::Messages(Handled { health, visibility_delays })) => {
+                Ok(Received::Messages { handled: Handled { health, visibility_delays }, is_postponed }) => {
                     idle.reset();
                     for delay in visibility_delays {
                         released.add(self.queue(), now.saturating_add(delay));
                     }
-                    match health {
-                        Health::Healthy => {
-                            faults.reset();
-                            continue;
-                        }
-                        Health::Unavailable => (faults.next(&*self.world), false),
+                    if health == Health::Unavailable {
+                        (faults.next(&*self.world), false)
+                    } else {
+                        faults.reset();
+                        // Until the first postponed message is visible.
+                        if is_postponed { (self.longest(), true) } else { continue }
                     }
                 }
                 Ok(Received::Unavailable) => (faults.next(&*self.world), false),

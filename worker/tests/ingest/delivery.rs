@@ -120,12 +120,12 @@ async fn a_sealed_message_in_an_ingest_queue_is_refused_and_none_of_its_work_is_
     let sealed = worker.fixture.receive(std::time::Duration::ZERO).await.remove(0).body;
     let ingest = orders_queue().queue;
     worker.fixture.store.queue.send(&ingest, &sealed, std::time::Duration::ZERO).await.unwrap();
-    assert!(matches!(worker.receive().await, Received::Messages(_)));
+    assert!(matches!(worker.receive().await, Received::Messages { .. }));
     let found = letters(&worker).await;
     assert!(found[0].reason.contains("neither an XML document"), "{found:?}");
     let _ = worker.bank.dead_letters.replay(&found[0].id, "test").await.unwrap();
     assert_eq!((worker.depth().await, worker.fixture.depth().await), (1, 1));
-    assert!(matches!(worker.receive().await, Received::Messages(_)));
+    assert!(matches!(worker.receive().await, Received::Messages { .. }));
     let found = letters(&worker).await;
     let _ = worker.bank.dead_letters.discard(&found[0].id, "test").await.unwrap();
     let stored = worker.fixture.store.ledger.transaction(work.key()).await.unwrap().unwrap();

@@ -169,7 +169,7 @@ impl TestWorker {
     pub async fn handle_next(&self) -> Health {
         let health = match self.receive().await {
             Received::Nothing => Health::Healthy,
-            Received::Messages(handled) => handled.health,
+            Received::Messages { handled, .. } => handled.health,
             Received::Unavailable => Health::Unavailable,
         };
         let _ = read_and_handle(&self.posting, self.fixture.receive(VISIBILITY).await).await;

@@ -32,6 +32,7 @@ use postonce_shared::cluster::completions::{Completion, CompletionEvent, reply_b
 use postonce_shared::cluster::contention::ContentionNotices as _;
 use postonce_shared::cluster::replies::Replies as _;
 use postonce_shared::domain::decision::Submission;
+use postonce_shared::ports::queue::INGEST;
 use postonce_shared::posting::waiting::QueueReason;
 use postonce_shared::testing::prelude::*;
 use tokio::sync::Semaphore;
@@ -58,6 +59,27 @@ async fn the_first_ring_reaches_every_worker_and_the_ringing_process() {
         assert_eq!(worker.rung().await, BTreeSet::from([queue(1)]));
     }
     assert_eq!(reads(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_ring_for_an_ingest_queue_reaches_one_worker() {
+    let cluster = Cluster::new();
+    let workers = [cluster.worker().await, cluster.worker().await];
+    let store = cluster.store.ports();
+    let web = PeerNetwork::new(&store, &cluster.world, DoorbellSecret::new(Some(&cluster.secret))).unwrap();
+    // Now the workers are known.
+    web.bell.ring(&queue(0));
+    for worker in &workers {
+        assert_eq!(worker.rung().await, BTreeSet::from([queue(0)]));
+    }
+    assert_eq!(web.bell.other_listeners(), 2);
+    for number in 0..8 {
+        let ingest = QueueName::of_ingest(&format!("orders-{number}")).unwrap();
+        web.bell.ring(&ingest);
+        within(web.bell.flush(DEADLINE)).await;
+        let rung = workers.each_ref().map(|worker| worker.callee.bell.rung(INGEST).now_or_never());
+        assert_eq!(rung.into_iter().flatten().collect::<Vec<_>>(), [BTreeSet::from([ingest])]);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
