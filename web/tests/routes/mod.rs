@@ -4,6 +4,7 @@
 mod gate;
 mod internal;
 mod test_bank;
+mod unknown_elements;
 
 mod accounts;
 mod admin_batches;
