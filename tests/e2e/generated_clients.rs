@@ -55,12 +55,12 @@ fn python_generator(document: &str, folder: &Path) -> Launch {
     launch
 }
 
-/// The files of Python below a folder.
-fn python_files(folder: &Path) -> Vec<PathBuf> {
+/// The files with an extension below a folder.
+fn files_of(folder: &Path, extension: &str) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
     let paths = entries.map(|entry| entry.expect("an entry can be read").path());
-    let files = paths.flat_map(|path| if path.is_dir() { python_files(&path) } else { vec![path] });
-    files.filter(|path| path.extension().is_some_and(|extension| extension == "py")).collect()
+    let files = paths.flat_map(|path| if path.is_dir() { files_of(&path, extension) } else { vec![path] });
+    files.filter(|path| path.extension().is_some_and(|found| found == extension)).collect()
 }
 
 /// The ids of all operations.
@@ -76,7 +76,7 @@ async fn a_generated_python_client_moves_money() {
     for sign in ["WARNING", "ERROR", "Skipping", "Unable"] {
         assert!(!output.contains(sign), "the generator printed:\n{output}");
     }
-    let files = python_files(&folder.path().join("postonce_client"));
+    let files = files_of(&folder.path().join("postonce_client"), "py");
     assert!(files.len() < FILES_MAX, "{} files:\n{files:#?}", files.len());
     let document = OpenApi::parse(postonce_schemas::OPENAPI_JSON);
     let ids = operation_ids(&document);
@@ -161,7 +161,11 @@ async fn a_java_client_that_wsimport_generates_moves_money() {
     let output = run("java", "WsImport", &[&generator[..], &["-p", "partner.compat", &wsdl]].concat());
     assert!(!output.contains("[ERROR]"), "the generator printed:\n{output}");
     copy("java", &["ClassicClient.java"], folder.path());
-    drop(run("javac", "javac", &["-cp", &format!(".:{class_path}"), "ClassicClient.java"]));
+    // All of them: nothing names the file with the annotations of the package.
+    let sources = files_of(folder.path(), "java");
+    let mut compile = Launch::of("javac", "javac", folder.path()).arguments(["-cp", &class_path]);
+    compile.arguments.extend(sources.into_iter().map(PathBuf::into_os_string));
+    drop(succeed(&compile));
     let arguments = classic_arguments(&bank).await;
     // JAXB is older than the modules of Java.
     let options = ["--add-opens", "java.base/java.lang=ALL-UNNAMED", "-cp", &format!(".:{class_path}")];

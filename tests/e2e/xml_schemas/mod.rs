@@ -95,12 +95,13 @@ fn group(namespace: &'static str, name: &'static str, parts: Vec<Elements>) -> E
         .boxed()
 }
 
-/// Unknown elements: in other namespaces, in none, and in the namespace of the format.
-fn unknown_elements(namespace: &'static str) -> Elements {
+/// Unknown elements: in other namespaces, in none, and in the namespace of the format, if the program refuses them as the schema
+/// does.
+fn unknown_elements(namespace: Option<&'static str>) -> Elements {
     let unknown = prop_oneof![
         4 => text().prop_map(|text| Element::new("urn:other", "note").with_text(&text)),
         1 => Just(Element::new("", "note")),
-        1 => Just(Element::new(namespace, "note")),
+        1 => Just(Element::new(namespace.unwrap_or("urn:other"), "note")),
     ];
     prop_oneof![9 => Just(Vec::new()), 1 => collection::vec(unknown, 1..3)].boxed()
 }
@@ -145,7 +146,7 @@ fn request(format: &'static Tables, shape: Shape) -> Elements {
             mostly(leaf(of, "Currency", currency())),
             sometimes(leaf(of, "Reference", text())),
             pairs(of, ["Metadata", "Entry", "Name", "Value"]),
-            unknown_elements(of),
+            unknown_elements(None),
         ],
         Shape::Submission(_) => vec![
             mostly(group(
@@ -155,7 +156,7 @@ fn request(format: &'static Tables, shape: Shape) -> Elements {
             )),
             sometimes(leaf(of, "Narrative", text())),
             pairs(of, ["Tags", "Tag", "Key", "Content"]),
-            unknown_elements(of),
+            unknown_elements(Some(of)),
         ],
         Shape::Opening => vec![
             mostly(leaf(of, if is_canonical { "Currency" } else { "CurrencyCode" }, currency())),
@@ -165,7 +166,7 @@ fn request(format: &'static Tables, shape: Shape) -> Elements {
             } else {
                 holder("AccountHolder", "FirstName", "LastName")
             },
-            unknown_elements(of),
+            unknown_elements(Some(of)),
         ],
         Shape::Change
         | Shape::Transaction
@@ -178,7 +179,7 @@ fn request(format: &'static Tables, shape: Shape) -> Elements {
             } else {
                 part("State", vec!["ACTIVE", "TERMINATED", "open"])
             };
-            vec![limit(), sometimes(status), unknown_elements(of)]
+            vec![limit(), sometimes(status), unknown_elements(Some(of))]
         }
     };
     group(of, table.root, parts)

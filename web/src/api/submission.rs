@@ -9,7 +9,9 @@ use postonce_shared::domain::instruction::Instruction;
 use postonce_shared::protocol::accept::{AcceptFault, Acceptance, Accepted, Acceptor};
 
 use crate::access::authentication::Caller;
+use crate::api::account_service::AccountService;
 use crate::api::payment_log;
+use crate::api::translate::look_alikes;
 use crate::error::ApiError;
 use crate::headers;
 use crate::metrics::Metrics;
@@ -37,7 +39,8 @@ impl<P> Rights for OnAccount<'_, P> {
     }
 }
 
-/// Submits an instruction for an account within the reach of the caller, and waits up to `wait` for its outcome. The rights
+/// Submits an instruction for an account within the reach of the caller, and waits up to `wait` for its outcome. A new one must
+/// have no [look-alikes](look_alikes) of known names. The rights
 /// of the caller are valid when the transaction is stored. If they end during the wait, the transaction stays accepted, and
 /// the result omits the outcome.
 ///
@@ -47,12 +50,17 @@ impl<P> Rights for OnAccount<'_, P> {
 pub async fn submit<P>(
     caller: &mut Caller<P>,
     request: &HttpRequest,
-    (acceptor, metrics): (&Acceptor, &Metrics),
+    (acceptor, accounts_service, metrics): (&Acceptor, &AccountService, &Metrics),
     (account, message, instruction): (AccountKey, MessageId, Instruction),
     wait: Option<Duration>,
 ) -> Result<Acceptance, ApiError> {
-    caller.refuse_in_debt(request)?;
     let key = TransactionKey { account, partner: caller.partner().clone(), message };
+    if let Some(refusal) = look_alikes::refusal(&instruction)
+        && accounts_service.transaction(&key).await?.is_none()
+    {
+        return Err(refusal);
+    }
+    caller.refuse_in_debt(request)?;
     let mut rights = OnAccount { caller, request, account, refusal: None };
     let origin = headers::origin(request);
     let submitted = acceptor.submit_while(&mut rights, key.clone(), instruction, origin, wait).await;

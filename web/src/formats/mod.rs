@@ -17,6 +17,7 @@ pub mod items;
 pub mod json;
 pub mod members;
 pub mod soap_names;
+pub mod soap_submissions;
 pub mod spreadsheet;
 pub mod table;
 pub mod violations;

@@ -309,7 +309,15 @@ fn violations_use_the_field_names_of_the_format() {
     check("<Amount>0.00</Amount><Currency>EUR</Currency>", "Amount must be greater than zero");
     check("<Amount> 1.00</Amount><Currency>EUR</Currency>", "Amount must be a decimal number such as 12.50");
     check(&format!("{money}<Amount>1.00</Amount>"), "Amount must not occur more than once");
-    check(&format!("{money}<Surplus/>"), "Surplus is not a known field");
+    check(&format!("{money}<Status/>"), "Status is an element of responses; it cannot be sent");
+    check(
+        &format!("{money}<UnknownElements/>"),
+        "UnknownElements is an element of responses; it cannot be sent",
+    );
+    check(
+        &format!("{money}<Metadata><Surplus/></Metadata>"),
+        "Metadata must contain only elements Entry, each with Name and Value",
+    );
     check(&format!("{money}<x xmlns=\"\"/>"), "x must be in the namespace urn:postonce:xml:1");
     check(&format!("{money}text"), "TransactionRequest must not contain text between its elements");
     check("<Amount a=\"1\">1.00</Amount><Currency>EUR</Currency>", "Amount must not have the attribute a");
@@ -345,6 +353,8 @@ fn violations_use_the_field_names_of_the_format() {
         "Value/Money must contain the elements Sign, Digits, Decimals, each exactly once and with text only",
     );
     check(&value("+", "1", "3"), "Value/Money has more decimals than EUR has (2)");
+    let surplus = format!("{}<Surplus/>", value("+", "1", "2"));
+    check(&surplus, "Surplus is not a known field");
     check(
         "<Value><CurrencyCode>EUR</CurrencyCode></Value>",
         "Value/Money is missing; it must be a string such as \"12.50\"",
@@ -376,4 +386,34 @@ fn elements_of_other_namespaces_are_kept_only_where_they_are_allowed() {
     assert!(large.unwrap_err().contains("unknown members of more than 2048 bytes"));
     let inside = read("<Amount>1.00</Amount><Currency>EUR</Currency><Metadata><x:a/></Metadata>");
     assert!(inside.unwrap_err().starts_with("validation_failed; Metadata must contain only elements Entry"));
+}
+
+#[test]
+fn unknown_elements_of_the_same_namespace_are_kept_and_set_apart_in_answers() {
+    let read = |inner: &str| {
+        let body = format!(
+            "<TransactionRequest xmlns=\"urn:postonce:xml:1\"><Amount>1.00</Amount>{inner}<Currency>EUR</Currency>\
+             </TransactionRequest>"
+        );
+        instruction(&xml::CANONICAL, TransactionKind::Deposit, body.into_bytes()).unwrap()
+    };
+    let (plain, memo) = (read(""), read("<Memo k=\"1\">a<b/></Memo><x xmlns=\"urn:x\"/>"));
+    assert_eq!(
+        memo.details.unknown_members(),
+        r#"["<Memo xmlns=\"urn:postonce:xml:1\" k=\"1\">a<b></b></Memo>","<x xmlns=\"urn:x\"></x>"]"#
+    );
+    assert!(!memo.matches(&plain.fingerprint()));
+    assert!(!memo.matches(&read("<Memo k=\"2\">a<b/></Memo><x xmlns=\"urn:x\"/>").fingerprint()));
+    assert!(memo.matches(&read("<Memo k=\"1\">a<b/></Memo><x xmlns=\"urn:x\"/>").fingerprint()));
+
+    let mut members = Map::new();
+    members.insert("status".to_owned(), "accepted".into());
+    let elements: Value = serde_json::from_str(memo.details.unknown_members()).unwrap();
+    members.insert(String::new(), elements.clone());
+    let written = trees::write(&xml::TRANSACTION.write(&members));
+    let apart = "<UnknownElements><Memo xmlns=\"urn:postonce:xml:1\" k=\"1\">a<b></b></Memo></UnknownElements>\
+                 <x xmlns=\"urn:x\"></x></Transaction>";
+    assert!(written.ends_with(apart), "{written}");
+    let (again, violations) = xml::TRANSACTION.read(&parsed(written.as_bytes())).into_object("");
+    assert_eq!((again.get(""), violations.len()), (Some(&elements), 0));
 }

@@ -12,7 +12,7 @@ use postonce_shared::messaging::xml::Element;
 use serde_json::{Map, Value, json};
 
 use super::table::FieldCodec::{Code, Custom, List, Number, Pairs, Text};
-use super::table::{CustomCodec, Row, Table, Tables, row};
+use super::table::{CustomCodec, Row, Table, Tables, Unknown, row};
 
 /// The namespace of the format.
 pub const NAMESPACE: &str = "urn:wideworldimporters:account:1";
@@ -144,11 +144,11 @@ static VIOLATION: Table = closed("Fault", &[
 ]);
 
 const fn closed(root: &'static str, rows: &'static [Row]) -> Table {
-    Table { namespace: NAMESPACE, root, rows, open: false }
+    Table { namespace: NAMESPACE, root, rows, unknown: Unknown::Refused }
 }
 
 const fn open(root: &'static str, rows: &'static [Row]) -> Table {
-    Table { namespace: NAMESPACE, root, rows, open: true }
+    Table { namespace: NAMESPACE, root, rows, unknown: Unknown::OfOthers }
 }
 
 const SIGNED: super::table::FieldCodec = Custom(&Money::Signed);

@@ -2,7 +2,7 @@
 //! XSD. Problem documents follow RFC 9457, appendix B.
 
 use super::table::FieldCodec::{List, Number, Pairs, Text};
-use super::table::{Row, Table, Tables, row};
+use super::table::{Row, Table, Tables, Unknown, row};
 
 /// The namespace of the canonical XML.
 pub const NAMESPACE: &str = "urn:postonce:xml:1";
@@ -25,15 +25,17 @@ pub static CANONICAL: Tables = Tables {
 };
 
 const fn closed(root: &'static str, rows: &'static [Row]) -> Table {
-    Table { namespace: NAMESPACE, root, rows, open: false }
+    Table { namespace: NAMESPACE, root, rows, unknown: Unknown::Refused }
 }
 
-const fn open(root: &'static str, rows: &'static [Row]) -> Table {
-    Table { namespace: NAMESPACE, root, rows, open: true }
+/// A request of which the answer is a transaction.
+const fn submission(rows: &'static [Row]) -> Table {
+    let unknown = Unknown::Kept(TRANSACTION_ROWS);
+    Table { namespace: NAMESPACE, root: "TransactionRequest", rows, unknown }
 }
 
 #[rustfmt::skip]
-static SUBMISSION: Table = open("TransactionRequest", &[
+static SUBMISSION: Table = submission(&[
     row("amount", "Amount", Text),
     row("currency", "Currency", Text),
     row("reference", "Reference", Text),
@@ -53,7 +55,7 @@ pub const BATCH_CONTROL: &str = "Control";
 
 /// An item of a batch: its ids and type, and the elements of a single request.
 #[rustfmt::skip]
-pub static BATCH_ITEM: Table = open("TransactionRequest", &[
+pub static BATCH_ITEM: Table = submission(&[
     row("user_id", "UserId", Text),
     row("account_id", "AccountId", Text),
     row("message_id", "MessageId", Text),
@@ -81,8 +83,12 @@ static CHANGE: Table = closed("ChangeAccountRequest", &[
 ]);
 
 /// A transaction, also used in SOAP messages.
+pub static TRANSACTION: Table =
+    Table { namespace: NAMESPACE, root: "Transaction", rows: TRANSACTION_ROWS, unknown: Unknown::Answered };
+
+/// The rows of a transaction.
 #[rustfmt::skip]
-pub static TRANSACTION: Table = open("Transaction", &[
+pub const TRANSACTION_ROWS: &[Row] = &[
     row("message_id", "MessageId", Text),
     row("user_id", "UserId", Text),
     row("account_id", "AccountId", Text),
@@ -100,7 +106,7 @@ pub static TRANSACTION: Table = open("Transaction", &[
     row("reason", "Reason", Text),
     row("rejected_at", "RejectedAt", Text),
     row("partner_id", "PartnerId", Text),
-]);
+];
 
 #[rustfmt::skip]
 static TRANSACTION_PAGE: Table = closed("TransactionPage", &[
@@ -144,7 +150,7 @@ pub static PROBLEM: Table = Table {
         row("reason", "reason", Text),
         row("violations", "violations/i", List(&VIOLATION)),
     ],
-    open: false,
+    unknown: Unknown::Refused,
 };
 
 #[rustfmt::skip]
@@ -152,5 +158,5 @@ static VIOLATION: Table = Table {
     namespace: PROBLEM_NAMESPACE,
     root: "i",
     rows: &[row("field", "field", Text), row("message", "message", Text)],
-    open: false,
+    unknown: Unknown::Refused,
 };

@@ -5,6 +5,7 @@ mod gate;
 mod ingest;
 mod internal;
 mod test_bank;
+mod unknown_elements;
 
 mod accounts;
 mod admin_batches;

@@ -240,9 +240,9 @@ async fn invalid_messages_are_refused_with_their_reason() {
     check(of("", &ids), 500, "validation_failed", "<field>UserId</field>").await;
     check(of("", &ids), 500, "validation_failed", "<field>MessageId</field>").await;
     let all =
-        message(Operation::ReliableInsertMoney, "<Amount>0</Amount><WaitSeconds>31</WaitSeconds><Surplus/>")
+        message(Operation::ReliableInsertMoney, "<Amount>0</Amount><WaitSeconds>31</WaitSeconds><Status/>")
             .replace("0b1c6f0a", "zb1c6f0a");
-    for field in ["UserId", "Amount", "Currency", "WaitSeconds", "Surplus"] {
+    for field in ["UserId", "Amount", "Currency", "WaitSeconds", "Status"] {
         check(of(&message_id(1), &all), 500, "validation_failed", &format!("<field>{field}</field>")).await;
     }
     let doctype = format!("<!DOCTYPE a [<!ENTITY b \"c\">]>{}", of("", &insert));

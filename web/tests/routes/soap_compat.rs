@@ -38,7 +38,7 @@ impl TestBank {
     }
 
     /// Sends a request while time passes. Returns the answer, and the seconds after which it came.
-    async fn wait_for(&self, request: TestRequest) -> (Answer, u32) {
+    pub(super) async fn wait_for(&self, request: TestRequest) -> (Answer, u32) {
         let mut call = pin!(self.call_as_shop(request));
         for seconds in 0..100 {
             for _ in 0..POLLS {

@@ -3,7 +3,6 @@
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use postonce_schemas::json::TransactionRequest;
-use postonce_shared::domain::ids::TransactionKey;
 use postonce_shared::domain::instruction::TransactionKind;
 use postonce_shared::protocol::accept::Acceptor;
 
@@ -15,7 +14,7 @@ use crate::api::negotiate::Reply;
 use crate::api::operation_headers::SubmissionHeaders;
 use crate::api::paths::AccountPath;
 use crate::api::refusals::{SubmissionAnswers, SubmissionRefusals};
-use crate::api::translate::{self, InboundDocument, look_alikes};
+use crate::api::translate::{self, InboundDocument};
 use crate::api::{respond, submission};
 use crate::error::ApiError;
 use crate::headers::Wait;
@@ -85,15 +84,8 @@ async fn submit<P: Permission>(
     let SubmissionHeaders { message, preferences: Preferences { wait, handling }, .. } = headers.value()?;
     let (wait, _waiting) = caller.wait(&request, wait)?;
     let account = caller.within(account).map_err(|_| ApiError::account_to_open().beyond_reach())?;
-
-    if let Some(refusal) = look_alikes::refusal(&instruction) {
-        let key = TransactionKey { account, partner: caller.partner().clone(), message };
-        if accounts_service.transaction(&key).await?.is_none() {
-            return Err(refusal);
-        }
-    }
     let payment = (account, message, instruction);
-    let services = (&**acceptor, &**metrics);
+    let services = (&**acceptor, &**accounts_service, &**metrics);
     let acceptance =
         submission::submit(caller, &request, services, payment, wait.map(Wait::duration)).await?;
     respond::acceptance(acceptance, (wait, handling), reply)

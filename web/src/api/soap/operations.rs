@@ -6,8 +6,9 @@ use super::contract::Contract;
 use crate::access::scopes::Scope;
 use crate::error::{ApiError, Code};
 use crate::formats::soap_names::{COMPAT_NAMESPACE, NAMESPACE};
-use crate::formats::table::FieldCodec::{Pairs, Text};
-use crate::formats::table::{Row, Table, row};
+use crate::formats::soap_submissions::{COMPAT_INSERT, COMPAT_WITHDRAW, INSERT, WITHDRAW};
+use crate::formats::table::FieldCodec::Text;
+use crate::formats::table::{Table, Unknown, row};
 
 /// An operation of the service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -123,27 +124,11 @@ impl Operation {
     }
 }
 
-#[rustfmt::skip]
-const SUBMISSION: &[Row] = &[
-    row("user_id",      "UserId",      Text),
-    row("account_id",   "AccountId",   Text),
-    row("amount",       "Amount",      Text),
-    row("currency",     "Currency",    Text),
-    row("reference",    "Reference",   Text),
-    row("metadata",     "Metadata",    Pairs("Entry", "Name", "Value")),
-    row("wait_seconds", "WaitSeconds", Text),
-];
-
-static INSERT: Table =
-    Table { namespace: NAMESPACE, root: "ReliableInsertMoney", rows: SUBMISSION, open: true };
-
-static WITHDRAW: Table = Table { root: "ReliableWithdrawMoney", ..INSERT };
-
 static GET_ACCOUNT: Table = Table {
     namespace: NAMESPACE,
     root: "GetUserAccount",
     rows: &[row("user_id", "UserId", Text), row("account_id", "AccountId", Text)],
-    open: false,
+    unknown: Unknown::Refused,
 };
 
 static GET_TRANSACTION: Table = Table {
@@ -154,25 +139,12 @@ static GET_TRANSACTION: Table = Table {
         row("account_id", "AccountId", Text),
         row("message_id", "MessageId", Text),
     ],
-    open: false,
+    unknown: Unknown::Refused,
 };
-
-static COMPAT_INSERT: Table = Table {
-    namespace: COMPAT_NAMESPACE,
-    root: "ReliableInsertMoney",
-    rows: &[
-        row("user_id", "userId", Text),
-        row("account_id", "accountId", Text),
-        row("amount", "amount", Text),
-    ],
-    open: true,
-};
-
-static COMPAT_WITHDRAW: Table = Table { root: "ReliableWithDrawMoney", ..COMPAT_INSERT };
 
 static GET_BALANCE: Table = Table {
     namespace: COMPAT_NAMESPACE,
     root: "GetUserAccountBalance",
     rows: &[row("user_id", "userId", Text), row("account_id", "accountId", Text)],
-    open: false,
+    unknown: Unknown::Refused,
 };

@@ -111,7 +111,7 @@ impl Service<'_> {
         wait: Option<Wait>,
     ) -> Result<Accepted, ApiError> {
         let (wait, _waiting) = self.caller.wait(self.http, wait)?;
-        let services = (self.acceptor, self.metrics);
+        let services = (self.acceptor, self.accounts_service, self.metrics);
         let submitted =
             submission::submit(self.caller, self.http, services, payment, wait.map(Wait::duration));
         respond::accepted_or_refused(submitted.await?)

@@ -1,18 +1,23 @@
-//! Unknown members of a submission with names similar to known ones, such as `refrence` or `Metadata`. They are probably
-//! mistakes, and would be stored as the partner's own members, without the expected effect.
+//! Unknown members of a submission with names similar to known ones, such as `refrence` or `Metadata`, and unknown elements, if
+//! they are in the namespace of the known ones. They are probably mistakes, and would be stored as the partner's own, without the
+//! expected effect.
 
-use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use postonce_schemas::json::{self as wire, Violation};
-use postonce_shared::domain::instruction::Instruction;
+use postonce_shared::domain::instruction::{Instruction, UnknownMembers};
+use postonce_shared::messaging::xml::{XmlLimits, read, shown};
 use postonce_shared::text::looks_like;
-use serde::de::IgnoredAny;
 
 use super::content::names_of;
 use crate::error::{ApiError, Code};
+use crate::formats::soap_submissions::{COMPAT_INSERT, INSERT};
+use crate::formats::table::Table;
+use crate::formats::xml::CANONICAL;
 
 static KNOWN: LazyLock<Vec<String>> = LazyLock::new(names_of::<wire::TransactionRequest>);
+/// The tables with the known elements of each namespace.
+static TABLES: [&Table; 3] = [CANONICAL.submission, &INSERT, &COMPAT_INSERT];
 
 /// Returns an error if an instruction has look-alike members. Use it for new requests only: a repetition of a request that an
 /// earlier version accepted must be recognised.
@@ -21,14 +26,26 @@ pub fn refusal(instruction: &Instruction) -> Option<ApiError> {
     (!violations.is_empty()).then(|| ApiError::violations(Code::ValidationFailed, violations))
 }
 
-/// Returns a violation for each look-alike member of an instruction.
+/// Returns a violation for each look-alike member or element of an instruction.
 pub fn violations(instruction: &Instruction) -> Vec<Violation> {
-    let own = instruction.details.unknown_members();
-    if own.is_empty() {
-        return Vec::new();
+    match UnknownMembers::of_canonical(instruction.details.unknown_members()) {
+        UnknownMembers::Members(own) => own.into_keys().filter_map(violation).collect(),
+        UnknownMembers::Elements(own) => own.iter().filter_map(|element| violation_of(element)).collect(),
     }
-    let own: BTreeMap<String, IgnoredAny> = serde_json::from_str(own).unwrap_or_default();
-    own.into_keys().filter_map(violation).collect()
+}
+
+/// Returns the violation of an element, as it was stored.
+fn violation_of(element: &str) -> Option<Violation> {
+    // The limit was checked when the element was sent; as a document of its own, it has declarations besides.
+    let limits = XmlLimits { attributes_max: usize::MAX, ..XmlLimits::default() };
+    let name = read(element.as_bytes(), &limits).ok()?.name;
+    let table = TABLES.iter().find(|table| table.namespace == name.namespace)?;
+    let mut known = table.names();
+    let meant = known.find(|known| looks_like(&name.local, known))?;
+    Some(Violation {
+        field: shown(&name.local),
+        message: format!("is not a known field; did you mean {meant}?"),
+    })
 }
 
 fn violation(field: String) -> Option<Violation> {

@@ -2,8 +2,8 @@
 //! one writer serve all tables, so every written document can be parsed again.
 //!
 //! Elements are written in the order of the rows, and accepted in any order. Each occurs at most once, except in lists, and
-//! has no attributes. Texts are not trimmed. Elements of other namespaces are allowed in open tables only, and are kept
-//! unchanged.
+//! has no attributes. Texts are not trimmed. What becomes of unknown elements is a property of the table ([`Unknown`]); those that
+//! are kept are not changed.
 
 mod describe;
 mod read;
@@ -19,8 +19,11 @@ use super::members::Members;
 use super::{Document, Format, Shape};
 use crate::error::ApiError;
 
-/// Name of the internal member that holds the elements of other namespaces.
+/// Name of the internal member that holds the unknown elements.
 const ELEMENTS: &str = "";
+/// Name of the element of an answer that holds the unknown elements of its own namespace, which could otherwise be confused
+/// with elements that a later version adds.
+const UNKNOWN_ELEMENTS: &str = "UnknownElements";
 
 /// The mapping of one kind of document of a format.
 #[derive(Debug)]
@@ -31,8 +34,21 @@ pub struct Table {
     pub root: &'static str,
     /// Its rows, in the order of the elements in written documents.
     pub rows: &'static [Row],
-    /// Whether elements of other namespaces are allowed.
-    pub open: bool,
+    /// What becomes of elements that it does not know, directly below the root element.
+    pub unknown: Unknown,
+}
+
+/// What becomes of the unknown elements of a document.
+#[derive(Debug, Clone, Copy)]
+pub enum Unknown {
+    /// They are refused.
+    Refused,
+    /// Those of other namespaces are kept.
+    OfOthers,
+    /// Those of other namespaces and of its own are kept, except elements of these rows, which only answers have.
+    Kept(&'static [Row]),
+    /// An answer: those of other namespaces are its last elements, and those of its own are in an element of their own.
+    Answered,
 }
 
 /// A member, with the path and the codec of its element.
@@ -197,6 +213,11 @@ impl Table {
     /// Returns the member that the element at this path contains.
     pub fn member(&self, path: &str) -> Option<&'static str> {
         self.rows.iter().find(|row| row.path == path).map(|row| row.member)
+    }
+
+    /// Returns the names of its elements directly below the root element.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.rows.iter().map(|row| row.path.split_once('/').map_or(row.path, |(name, _)| name))
     }
 
     /// Returns the path of a member, or its name if it is unknown.

@@ -8,7 +8,7 @@ use postonce_shared::messaging::xml::{self, Element, XmlLimits, shown};
 use postonce_shared::text::digits;
 use serde_json::{Map, Value};
 
-use super::{ELEMENTS, FieldCodec, Row, Table};
+use super::{ELEMENTS, FieldCodec, Row, Table, UNKNOWN_ELEMENTS, Unknown};
 use crate::error::{ApiError, Code};
 use crate::formats::is_reserved_namespace;
 use crate::formats::members::Members;
@@ -64,8 +64,8 @@ impl Table {
         }
         for child in group.elements() {
             let is_foreign = !child.name.namespace.is_empty() && child.name.namespace != self.namespace;
-            if is_foreign && self.open && prefix.is_empty() {
-                self.keep_foreign(child, members);
+            if is_foreign && prefix.is_empty() && !matches!(self.unknown, Unknown::Refused) {
+                keep_foreign(child, members);
                 continue;
             }
             let local = shown(&child.name.local);
@@ -87,23 +87,28 @@ impl Table {
                 if is_first(child, path.clone(), seen, members) {
                     self.read_group(child, &path, seen, members);
                 }
+            } else if prefix.is_empty() {
+                self.read_unknown(child, &path, members);
             } else {
                 members.refuse(&path, "is not a known field");
             }
         }
     }
 
-    /// Keeps an element of another namespace, unless the namespace is reserved.
-    fn keep_foreign(&self, element: &Element, members: &mut Members) {
-        if is_reserved_namespace(&element.name.namespace) {
-            let field = shown(&element.name.local);
-            return members.refuse(&field, "must not be in a namespace that the service uses");
-        }
-        // Too many bytes are refused later, so elements after the first one above the limit are not kept.
-        let elements = members.elements();
-        let bytes: usize = elements.iter().map(String::len).sum();
-        if bytes <= UNKNOWN_MEMBERS_BYTES_MAX {
-            elements.push(xml::write(element));
+    /// Reads an element of the namespace of the table that no row names.
+    fn read_unknown(&self, element: &Element, name: &str, members: &mut Members) {
+        let is_answered = |row: &Row| row.path == name || is_within(row, name);
+        match self.unknown {
+            Unknown::Kept(answered) if name == UNKNOWN_ELEMENTS || answered.iter().any(is_answered) => {
+                members.refuse(name, "is an element of responses; it cannot be sent");
+            }
+            Unknown::Kept(_) => keep(element, members),
+            Unknown::Answered if name == UNKNOWN_ELEMENTS => {
+                element.elements().for_each(|element| keep(element, members));
+            }
+            Unknown::Refused | Unknown::OfOthers | Unknown::Answered => {
+                members.refuse(name, "is not a known field");
+            }
         }
     }
 
@@ -123,6 +128,25 @@ impl Table {
             Ok(read) => read.into_iter().for_each(|(name, value)| members.put(&name, value)),
             Err(message) => members.refuse_unreadable(row.member, row.path, message),
         }
+    }
+}
+
+/// Keeps an element of another namespace, unless the namespace is reserved.
+fn keep_foreign(element: &Element, members: &mut Members) {
+    if is_reserved_namespace(&element.name.namespace) {
+        let field = shown(&element.name.local);
+        return members.refuse(&field, "must not be in a namespace that the service uses");
+    }
+    keep(element, members);
+}
+
+/// Keeps an unknown element.
+fn keep(element: &Element, members: &mut Members) {
+    // Too many bytes are refused later, so elements after the first one above the limit are not kept.
+    let elements = members.elements();
+    let bytes: usize = elements.iter().map(String::len).sum();
+    if bytes <= UNKNOWN_MEMBERS_BYTES_MAX {
+        elements.push(xml::write(element));
     }
 }
 

@@ -1,11 +1,11 @@
 //! Writes members as elements.
 
 use postonce_schemas::json as wire;
-use postonce_shared::messaging::xml::{Element, Node};
+use postonce_shared::messaging::xml::{Element, Node, XmlLimits, read};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::{ELEMENTS, FieldCodec, Row, Table};
+use super::{ELEMENTS, FieldCodec, Row, Table, UNKNOWN_ELEMENTS, Unknown};
 use crate::formats::Document;
 
 impl Table {
@@ -28,9 +28,25 @@ impl Table {
         }
         if let Some(Value::Array(elements)) = members.get(ELEMENTS) {
             let written = elements.iter().filter_map(Value::as_str);
-            root.children.extend(written.map(|element| Node::Serialized(element.to_owned())));
+            let (own, others): (Vec<&str>, Vec<&str>) = written.partition(|element| self.sets_apart(element));
+            let nodes = |elements: Vec<&str>| {
+                elements.into_iter().map(|element| Node::Serialized(element.to_owned())).collect::<Vec<_>>()
+            };
+            if !own.is_empty() {
+                let apart = Element::new(self.namespace, UNKNOWN_ELEMENTS);
+                root = root.with(Element { children: nodes(own), ..apart });
+            }
+            root.children.extend(nodes(others));
         }
         root
+    }
+
+    /// Returns whether an unknown element, as it was stored, could be confused with an element of the table.
+    fn sets_apart(&self, element: &str) -> bool {
+        // The limit was checked when the element was sent; as a document of its own, it has declarations besides.
+        let limits = XmlLimits { attributes_max: usize::MAX, ..XmlLimits::default() };
+        matches!(self.unknown, Unknown::Answered)
+            && read(element.as_bytes(), &limits).is_ok_and(|it| it.name.namespace == self.namespace)
     }
 
     fn leaves(&self, row: &Row, name: &str, value: &Value, members: &Map<String, Value>) -> Vec<Element> {
@@ -60,7 +76,7 @@ impl Table {
     }
 }
 
-/// Returns the members of a response document. For transactions, they include the elements of other namespaces.
+/// Returns the members of a response document. For transactions, they include the unknown elements.
 pub fn members_of(document: &Document) -> Map<String, Value> {
     fn object(value: &impl Serialize) -> Map<String, Value> {
         match serde_json::to_value(value) {

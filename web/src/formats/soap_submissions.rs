@@ -1,0 +1,42 @@
+//! The tables of deposits and withdrawals over SOAP. They are here because names that look like theirs are refused in every format.
+
+use super::soap_names::{COMPAT_NAMESPACE, NAMESPACE};
+use super::table::FieldCodec::{Pairs, Text};
+use super::table::{Table, Unknown, row};
+use super::xml::TRANSACTION_ROWS;
+
+/// A deposit.
+#[rustfmt::skip]
+pub static INSERT: Table = Table {
+    namespace: NAMESPACE,
+    root: "ReliableInsertMoney",
+    rows: &[
+        row("user_id",      "UserId",      Text),
+        row("account_id",   "AccountId",   Text),
+        row("amount",       "Amount",      Text),
+        row("currency",     "Currency",    Text),
+        row("reference",    "Reference",   Text),
+        row("metadata",     "Metadata",    Pairs("Entry", "Name", "Value")),
+        row("wait_seconds", "WaitSeconds", Text),
+    ],
+    unknown: Unknown::Kept(TRANSACTION_ROWS),
+};
+
+/// A withdrawal.
+pub static WITHDRAW: Table = Table { root: "ReliableWithdrawMoney", ..INSERT };
+
+/// A deposit in the classic contract.
+pub static COMPAT_INSERT: Table = Table {
+    namespace: COMPAT_NAMESPACE,
+    root: "ReliableInsertMoney",
+    rows: &[
+        row("user_id", "userId", Text),
+        row("account_id", "accountId", Text),
+        row("amount", "amount", Text),
+    ],
+    // The answers have no element that could be confused with them.
+    unknown: Unknown::Kept(&[]),
+};
+
+/// A withdrawal in the classic contract.
+pub static COMPAT_WITHDRAW: Table = Table { root: "ReliableWithDrawMoney", ..COMPAT_INSERT };
