@@ -78,12 +78,14 @@ pub async fn find(
     responses((status = 200, description = "The batch is cancelled.", body = PartnerBatch), BatchCancellingRefusals),
 )]
 pub async fn cancel(
-    caller: Caller<Operate>,
+    mut caller: Caller<Operate>,
     path: Path<PartnerBatchPath>,
+    request: HttpRequest,
     service: Data<BatchService>,
 ) -> Result<HttpResponse, ApiError> {
     let key = path.value()?.key();
-    let cancelled = service.cancel(&key, caller.standing()).await?.ok_or_else(unknown)?;
+    let act = async |caller: &Caller<Operate>| service.cancel(&key, caller.standing()).await;
+    let cancelled = caller.under_present_rights(&request, act).await?.ok_or_else(unknown)?;
     Ok(HttpResponse::Ok().json(service.report_of_partner(&cancelled)))
 }
 

@@ -142,12 +142,14 @@ pub async fn list(
     responses((status = 200, description = "The batch is cancelled.", body = WireBatch), BatchCancellingRefusals),
 )]
 pub async fn cancel(
-    caller: Caller<BatchScope>,
+    mut caller: Caller<BatchScope>,
     path: Path<BatchPath>,
+    request: HttpRequest,
     service: Data<BatchService>,
 ) -> Result<HttpResponse, ApiError> {
     let key = key(&caller, path)?;
-    let cancelled = service.cancel(&key, caller.standing()).await?.ok_or_else(ApiError::batch_unknown)?;
+    let act = async |caller: &Caller<BatchScope>| service.cancel(&key, caller.standing()).await;
+    let cancelled = caller.under_present_rights(&request, act).await?.ok_or_else(ApiError::batch_unknown)?;
     Ok(HttpResponse::Ok().json(service.report(&cancelled)))
 }
 

@@ -80,12 +80,15 @@ pub async fn find(
     responses((status = 200, description = "Enqueued again; the resolved dead letter.", body = DeadLetter), DecisionRefusals),
 )]
 pub async fn replay(
-    caller: Caller<Operate>,
+    mut caller: Caller<Operate>,
     path: Path<DeadLetterPath>,
+    request: HttpRequest,
     admin: Data<AdminService>,
 ) -> Result<HttpResponse, ApiError> {
     let id = path.value()?.id;
-    let decided = admin.replay(&id, (caller.partner(), caller.standing())).await?;
+    let act =
+        async |caller: &Caller<Operate>| Ok(admin.replay(&id, (caller.partner(), caller.standing())).await?);
+    let decided = caller.under_present_rights(&request, act).await?;
     decision(&admin, &id, decided).await
 }
 
@@ -100,12 +103,16 @@ pub async fn replay(
     responses((status = 200, description = "Discarded; the resolved dead letter.", body = DeadLetter), DecisionRefusals),
 )]
 pub async fn discard(
-    caller: Caller<Operate>,
+    mut caller: Caller<Operate>,
     path: Path<DeadLetterPath>,
+    request: HttpRequest,
     admin: Data<AdminService>,
 ) -> Result<HttpResponse, ApiError> {
     let id = path.value()?.id;
-    let decided = admin.discard(&id, (caller.partner(), caller.standing())).await?;
+    let act = async |caller: &Caller<Operate>| {
+        Ok(admin.discard(&id, (caller.partner(), caller.standing())).await?)
+    };
+    let decided = caller.under_present_rights(&request, act).await?;
     decision(&admin, &id, decided).await
 }
 

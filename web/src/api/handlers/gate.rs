@@ -69,19 +69,23 @@ pub async fn change(
     let (state, reason) = translate::gate_change(&document, service.now())?;
     let by = AuditTarget::one("partner", caller.partner()).and("key", &caller.grant().key_id);
     let expected = condition.value()?.if_match;
-    let rights = caller.standing().clone();
-    // Asked before each attempt.
-    let is_expected = move |epoch| {
-        rights.is_unchanged() && expected.as_ref().is_none_or(|expected| expected.list(&etag(epoch)))
+    let act = GateAct { by: by.to_string(), reason };
+    let change = async |caller: &Caller<Operate>| {
+        let (rights, expected) = (caller.standing().clone(), expected.clone());
+        // Asked before each attempt.
+        let is_expected = move |epoch| {
+            rights.is_unchanged() && expected.as_ref().is_none_or(|expected| expected.list(&etag(epoch)))
+        };
+        let set = service.set(state, act.clone(), is_expected).await?;
+        set.map_err(|EpochError { epoch }| {
+            if !caller.standing().is_unchanged() {
+                return ApiError::rights_changed(true);
+            }
+            let detail = format!("The gate has the epoch {epoch} by now. Read it again, and decide anew.");
+            ApiError::new(Code::PreconditionFailed, detail)
+        })
     };
-    let set = service.set(state, GateAct { by: by.to_string(), reason }, is_expected).await?;
-    let changed = views::changed_gate(set.map_err(|EpochError { epoch }| {
-        if !caller.standing().is_unchanged() {
-            return ApiError::rights_changed(true);
-        }
-        let detail = format!("The gate has the epoch {epoch} by now. Read it again, and decide anew.");
-        ApiError::new(Code::PreconditionFailed, detail)
-    })?);
+    let changed = views::changed_gate(caller.under_present_rights(&request, change).await?);
     // Omits the reason, which is text of the client.
     audit::annotate(&request, "state", &changed.state);
     audit::annotate(&request, "epoch", changed.epoch);
