@@ -118,6 +118,26 @@ async fn an_order_in_a_work_queue_is_set_aside_and_its_dead_letter_names_the_rig
     assert_eq!(client.balance(account).await, "0.00");
 }
 
+#[tokio::test]
+async fn an_order_is_accepted_while_the_gate_is_held_and_posted_after_its_release() {
+    let bank = plan(StoreKind::Sqlite).start().await;
+    let client = feeder(&bank);
+    let (account, id) = (fresh_account(), fresh_id());
+    client.open(account).await;
+    bank.operate(&["gate", "hold", "--reason", "a test"]);
+    put(&bank, &delimited(account, id, "4.00")).await;
+    wait::until("the order is accepted", wait::TIMEOUT, async || {
+        match client.listing(account, Some("accepted"), 10).await.as_slice() {
+            [_] => Ok(()),
+            others => Err(format!("{others:?}")),
+        }
+    })
+    .await;
+    assert_eq!(client.balance(account).await, "0.00");
+    bank.operate(&["gate", "release"]);
+    assert_eq!(client.until_final(account, id).await.transaction_status(), "posted");
+}
+
 /// The rings of a producer, and who may send them.
 async fn a_rung_order_is_posted_at_once(store_kind: StoreKind) {
     let slow = |member: &str| format!("POSTONCE_INGEST_FEEDER_{member}");
@@ -137,7 +157,7 @@ async fn a_rung_order_is_posted_at_once(store_kind: StoreKind) {
         let id = fresh_id();
         put(&bank, &delimited(account, id, "1.00")).await;
         assert_eq!(ring(client, PARTNER).await, 204);
-        assert_eq!(client.until_final(account, id).await.transaction_status(), "posted");
+        assert_eq!(feeder.until_final(account, id).await.transaction_status(), "posted");
     }
 }
 

@@ -74,7 +74,8 @@ impl Worker {
         }
         deleted_queues::create(&self.bank, messages::queues(queue_count));
         let ingest = Ingest::new(&self.bank, &self.meter, &self.config);
-        deleted_queues::create(&self.bank, ingest.queues());
+        // Each in a task of its own: a queue that the process may not create does not delay the others.
+        ingest.queues().into_iter().for_each(|queue| deleted_queues::create(&self.bank, vec![queue]));
         let process_gate = Arc::clone(&self.process_gate);
         let bank = self.bank.clone();
         let accepting = join(ingest.run(drain), self.scrub(drain));

@@ -5,10 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
 
-use super::environment::Environment;
 use super::error::ConfigError;
 use super::in_force::{Origin, SettingInForce};
-use super::sources::Values;
 use super::values::{milliseconds, partner};
 use crate::domain::ids::PartnerId;
 use crate::ports::queue::QueueName;
@@ -26,17 +24,6 @@ const POLL_MAX_MS: &str = "60000";
 /// Prefix of the settings, and the table of the file.
 pub(super) const INGEST: &str = "ingest";
 const VARIABLE_PREFIX: &str = "POSTONCE_INGEST_";
-
-/// What the help says about these settings.
-pub(super) const HELP: &str = "\
-Ingest queues (in the file as a table [ingest.NAME], or as variables; NAME: 1 to 32 lower-case letters, digits and -; at most 64):
-  ingest.NAME.queue        Queue to which direct producers write their orders, in Azure Queue Storage with exactly this name; created
-                           if it does not exist [env: POSTONCE_INGEST_NAME_QUEUE=]
-  ingest.NAME.partner      Partner for which workers accept these orders, with its scopes, its reach and its rate
-                           [env: POSTONCE_INGEST_NAME_PARTNER=]
-  ingest.NAME.poll-max-ms  Maximum interval between two polls of the empty queue by all workers together, in milliseconds, from 100 to
-                           60000 [env: POSTONCE_INGEST_NAME_POLL_MAX_MS=] [default: 60000]
-";
 
 /// A queue of direct producers, from which workers accept orders.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,7 +59,11 @@ pub(super) fn setting_of(variable: &str) -> Option<String> {
 }
 
 /// Adds the values of the table `ingest` of a configuration file to `values`, as settings such as `ingest.some-name.queue`.
-pub(super) fn read_table(path: &Path, table: toml::Value, values: &mut Values) -> Vec<ConfigError> {
+pub(super) fn read_table(
+    path: &Path,
+    table: toml::Value,
+    values: &mut BTreeMap<String, String>,
+) -> Vec<ConfigError> {
     let must_be_table = |setting: String, value: &toml::Value| {
         let allowed = "must be a table, such as [ingest.orders]".to_owned();
         refused(&setting, value.to_string(), &Origin::File(path.to_owned()), allowed)
@@ -115,13 +106,17 @@ pub(super) fn read_table(path: &Path, table: toml::Value, values: &mut Values) -
 pub(super) struct IngestSettings(BTreeMap<String, (String, Origin)>);
 
 impl IngestSettings {
-    /// Merges the variables and the values of the configuration file.
-    pub(super) fn merge(environment: &Environment, file: &Path, values: &Values) -> Self {
+    /// Merges the values of variables, by setting, with those of the configuration file.
+    pub(super) fn merge(
+        environment: &BTreeMap<String, String>,
+        file: &Path,
+        values: &BTreeMap<String, String>,
+    ) -> Self {
         let prefix = format!("{INGEST}.");
         let in_file = values.iter().filter(|(setting, _)| setting.starts_with(&prefix));
         let in_file =
             in_file.map(|(setting, value)| (setting.clone(), (value.clone(), Origin::File(file.to_owned()))));
-        let in_environment = environment.ingest().iter();
+        let in_environment = environment.iter();
         let in_environment =
             in_environment.map(|(setting, value)| (setting.clone(), (value.clone(), Origin::Environment)));
         Self(in_file.chain(in_environment).collect())

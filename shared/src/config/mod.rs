@@ -344,7 +344,7 @@ impl Config {
         environment: &Environment,
         (path, values, mut errors): (&Path, Values, Vec<ConfigError>),
     ) -> Result<(Self, Vec<SettingInForce>), ConfigErrors> {
-        let ingest = IngestSettings::merge(environment, path, &values);
+        let ingest = IngestSettings::merge(environment.ingest(), path, &values);
         let (sources, unread) = Sources::merge(matches, environment, path, values);
         errors.extend(environment.errors(&sources.names(), &sources.secrets()));
         let (settings, refused) = sources.parse();

@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use clap::builder::StringValueParser;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, value_parser};
 
+use super::Config;
 use super::scaling::ScalingSettings;
 use super::tls::TlsSettings;
 use super::values::price;
-use super::{Config, ingest};
 use crate::command_output::OUTPUT_CLOSED;
 use crate::oversight::prices::{Price, Prices, defaults as prices};
 
@@ -66,6 +66,16 @@ pub(super) const STORAGE: &str = "storage";
 const HELP_SETTINGS: &str = "help-settings";
 /// Help heading of the options about settings.
 const HEADING: &str = "Settings";
+/// What the help says about the settings of ingest queues, whose names are not known before.
+const INGEST_HELP: &str = "\
+Ingest queues (in the file as a table [ingest.NAME], or as variables; NAME: 1 to 32 lower-case letters, digits and -; at most 64):
+  ingest.NAME.queue        Queue to which direct producers write their orders, in Azure Queue Storage with exactly this name; created
+                           if it does not exist [env: POSTONCE_INGEST_NAME_QUEUE=]
+  ingest.NAME.partner      Partner for which workers accept these orders, with its scopes, its reach and its rate
+                           [env: POSTONCE_INGEST_NAME_PARTNER=]
+  ingest.NAME.poll-max-ms  Maximum interval between two polls of the empty queue by all workers together, in milliseconds, from 100 to
+                           60000 [env: POSTONCE_INGEST_NAME_POLL_MAX_MS=] [default: 60000]
+";
 
 /// Returns the environment variable of a setting, such as `POSTONCE_SOME_NAME` for `some-name`.
 pub(super) fn variable_of(setting: &str) -> String {
@@ -110,7 +120,7 @@ pub(super) fn settings_help() -> Command {
     let template = "Settings come from options, then from variables, then from the file of --config. A secret can be in a file that the \
          variable of the setting with _FILE at its end names, such as POSTONCE_STORAGE_FILE.\n\n{all-args}\n\n{after-help}\n";
     let command =
-        Command::new("settings").disable_help_flag(true).help_template(template).after_help(ingest::HELP);
+        Command::new("settings").disable_help_flag(true).help_template(template).after_help(INGEST_HELP);
     command.arg(config_file()).args(settings().get_arguments())
 }
 

@@ -63,7 +63,7 @@ async fn the_first_ring_reaches_every_worker_and_the_ringing_process() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_ring_for_an_ingest_queue_reaches_one_worker() {
-    let cluster = Cluster::new();
+    let cluster = Cluster::in_real_time();
     let workers = [cluster.worker().await, cluster.worker().await];
     let store = cluster.store.ports();
     let web = PeerNetwork::new(&store, &cluster.world, DoorbellSecret::new(Some(&cluster.secret))).unwrap();
