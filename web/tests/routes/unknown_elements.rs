@@ -34,12 +34,15 @@ impl TestBank {
         let sent = match way {
             Way::Xml => of_xml(
                 format!("{ACCOUNT}/deposits"),
-                format!("<TransactionRequest xmlns=\"urn:postonce:xml:1\">{MONEY}{more}</TransactionRequest>"),
+                format!(
+                    "<TransactionRequest xmlns=\"urn:postonce:xml:1\">{MONEY}{more}</TransactionRequest>"
+                ),
             ),
             Way::Batch => {
                 let ids = message(Operation::GetUserAccount, "");
                 let ids = ids.split_once('>').unwrap().1.rsplit_once('<').unwrap().0;
-                let item = format!("{ids}<MessageId>{}</MessageId><Type>deposit</Type>{MONEY}{more}", id(number));
+                let item =
+                    format!("{ids}<MessageId>{}</MessageId><Type>deposit</Type>{MONEY}{more}", id(number));
                 let item = format!("<TransactionRequest>{item}</TransactionRequest>");
                 let body = format!("<BatchRequest xmlns=\"urn:postonce:xml:1\">{item}</BatchRequest>");
                 of_xml("/v1/batches".to_owned(), body)
