@@ -33,6 +33,8 @@ NAMES = {
 }
 # The lists of pairs: the list, and the name of a pair.
 PAIRS = {"xml": ("Metadata", "Name"), "wwi": ("Tags", "Key")}
+# The known elements of a deposit or a withdrawal in the canonical XML; unknown ones are allowed.
+XML_ELEMENTS = {"Amount", "Currency", "Reference", "Metadata"}
 # The names in JSON of the elements of XML answers.
 ELEMENTS = {
     "UserId": "user_id", "AccountId": "account_id", "MessageId": "message_id", "Currency": "currency",
@@ -232,6 +234,9 @@ def limit_size(case):
     """Removes members that exceed the maximum size."""
     if not isinstance(case.body, dict):
         return
+    if format_of(case) == "xml":
+        # A schema of JSON cannot describe the names of elements.
+        case.body = {name: value for name, value in case.body.items() if name in XML_ELEMENTS}
     if format_of(case) in PAIRS:
         remove_repeated_names(case.body, *PAIRS[format_of(case)])
         return

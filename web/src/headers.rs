@@ -54,7 +54,7 @@ pub struct Wait {
 }
 
 impl Wait {
-    /// The wait time of classic SOAP clients, which cannot name one: less than the time after which their toolkits give up.
+    /// The wait time of classic SOAP clients without a preference: less than the time after which their toolkits give up.
     pub const OF_COMPAT: Self = Self { seconds: 10 };
 
     /// Parses `Prefer: wait=N`. Returns `None` when the preference is missing, zero or malformed: a server ignores

@@ -4,7 +4,7 @@ use postonce_schemas::json::codes_by_decimals;
 use postonce_shared::domain::instruction::TransactionKind;
 use serde_json::{Map, Value, json};
 
-use super::{FieldCodec, Row, Table};
+use super::{FieldCodec, Row, Table, UNKNOWN_ELEMENTS, Unknown};
 
 /// Text that XML can represent, without control characters.
 const PRINTABLE: &str = r"^[^\u0000-\u001F\u007F-\u009F\uFFFE\uFFFF]*$";
@@ -21,6 +21,13 @@ impl Table {
         for row in self.rows {
             let (leaf, required) = described(row, of, schemas, kind);
             put(&mut root, row.path, leaf, required);
+        }
+        match self.unknown {
+            Unknown::Kept(_) => set(&mut root, "additionalProperties", true.into()),
+            Unknown::Answered => {
+                put(&mut root, UNKNOWN_ELEMENTS, json!({"type": "object"}), Required::default());
+            }
+            Unknown::Refused | Unknown::OfOthers => {}
         }
         set(&mut root, "xml", json!({"name": self.root, "namespace": self.namespace}));
         if let Some(description) = of.get("description").and_then(Value::as_str) {

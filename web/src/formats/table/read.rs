@@ -99,14 +99,13 @@ impl Table {
     fn read_unknown(&self, element: &Element, name: &str, members: &mut Members) {
         let is_answered = |row: &Row| row.path == name || is_within(row, name);
         match self.unknown {
-            Unknown::Kept(answered) if name == UNKNOWN_ELEMENTS || answered.iter().any(is_answered) => {
-                members.refuse(name, "is an element of responses; it cannot be sent");
+            Unknown::Kept(answered) if name != UNKNOWN_ELEMENTS && !answered.iter().any(is_answered) => {
+                keep(element, members);
             }
-            Unknown::Kept(_) => keep(element, members),
             Unknown::Answered if name == UNKNOWN_ELEMENTS => {
                 element.elements().for_each(|element| keep(element, members));
             }
-            Unknown::Refused | Unknown::OfOthers | Unknown::Answered => {
+            Unknown::Refused | Unknown::OfOthers | Unknown::Kept(_) | Unknown::Answered => {
                 members.refuse(name, "is not a known field");
             }
         }
