@@ -1,4 +1,5 @@
-//! The tables of deposits and withdrawals over SOAP. They are here because names that look like theirs are refused in every format.
+//! The tables of deposits and withdrawals over SOAP. They are apart from the other operations because `api::translate` compares
+//! unknown names with theirs.
 
 use super::soap_names::{COMPAT_NAMESPACE, NAMESPACE};
 use super::table::FieldCodec::{Pairs, Text};
