@@ -124,7 +124,6 @@ fn an_error_names_setting_value_and_rule() {
     check(&["--time-zone", "Berlin"], &["time-zone", "\"Berlin\"", "Europe/Berlin"]);
     check(&["--scale-down-delay-s", "3601"], &["scale-down-delay-s", "\"3601\"", "from 0 to 3600"]);
     check(&["--price-queue", "0,004"], &["price-queue", "\"0,004\"", "US dollars for 10000 operations"]);
-    check(&["--legacy-partner", "The Shop"], &["legacy-partner", "\"The Shop\"", "lower-case letter first"]);
     check(&["--log-format", "xml"], &["log-format", "\"xml\"", "text or json"]);
     check(&["--storage", "postgres:x"], &["storage", "sqlite:<file>"]);
     check(&["--storage", "sqlite:"], &["storage", "sqlite:<file>", "a file and no folder"]);
@@ -201,7 +200,7 @@ fn the_values_in_force_have_their_origin_and_no_secrets() {
     check("log", Some("debug"), "command_line", "--log");
     check("bind", Some("127.0.0.1:8080"), "default", "default");
     check("connections-per-address-max", Some("2048"), "default", "default");
-    check("legacy-partner", None, "default", "default");
+    check("backup-folder", None, "default", "default");
     check("storage", Some("sqlite:./postonce-data/postonce.db"), "default", "default");
     assert_eq!((find("bind").group.as_str(), find("price-queue").group.as_str()), ("HTTP", "Prices"));
     let store = "azure:UseDevelopmentStorage=true";
@@ -218,7 +217,7 @@ fn settings_are_hidden_in_the_help_of_commands_and_listed_by_their_own() {
     assert!(help.contains("--help-settings") && help.contains("--config"), "{help}");
     assert!(!help.contains("--queue-count"), "{help}");
     let help = settings::settings_help().render_help().to_string();
-    for part in ["--queue-count", "POSTONCE_QUEUE_COUNT", "Worker:", "TLS:", "--config"] {
+    for part in ["--queue-count", "POSTONCE_QUEUE_COUNT", "Worker:", "TLS:", "--config", "POSTONCE_INGEST_NAME_POLL_MAX_MS"] {
         assert!(help.contains(part), "{part}: {help}");
     }
 }

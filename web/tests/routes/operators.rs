@@ -218,7 +218,8 @@ async fn queues_show_their_waiting_messages() {
     let answer = bank.get("/v1/admin/queues").await;
     let queues = answer.body["queues"].as_array().unwrap();
     let names: Vec<&str> = queues.iter().map(|queue| queue["name"].as_str().unwrap()).collect();
-    let expected = ["batchcount-0", "batchpost-0", "batchpost-1", "batchsplit-0", "work-0", "work-1"];
+    let expected =
+        ["batchcount-0", "batchpost-0", "batchpost-1", "batchsplit-0", "ingest:orders", "work-0", "work-1"];
     assert_eq!(names, expected);
     let busy: Vec<&Value> = queues.iter().filter(|queue| queue["depth"] == 1).collect();
     let expected = json!({
