@@ -21,7 +21,7 @@ use postonce_shared::bank::Bank;
 use postonce_shared::cluster::attempts::ATTEMPTS_MAX;
 use postonce_shared::config::IngestQueue;
 use postonce_shared::domain::ids::{AccountKey, PartnerId};
-use postonce_shared::messaging::direct_producers::DirectOrder;
+use postonce_shared::messaging::direct_producers::{self, DirectOrder, Order};
 use postonce_shared::ports::fault::{Cause, chain};
 use postonce_shared::ports::ledger::Ledger;
 use postonce_shared::ports::queue::{Message, QueueName, RECEIVE_MAX};
@@ -29,7 +29,6 @@ use tracing::{error, info, warn};
 
 use crate::config::WorkerConfig;
 use crate::ingest::direct_orders::{DirectOrders, OrderFault};
-use crate::ingest::orders::{Order, Parse, orders_in};
 use crate::listening::delivery::Delivery;
 use crate::listening::handler::Handled;
 use crate::listening::lone_attempts::ATTEMPTS_MIN;
@@ -41,7 +40,7 @@ const ACCOUNTS_AT_ONCE: usize = 16;
 
 /// Why a message without an order is set aside.
 const NO_ORDER: &str =
-    "the body is neither an XML document UserAccountTransaction nor userid|accountid|transactionid|amount";
+    "the body is neither an order in XML or JSON, nor a line userid|accountid|transactionid|amount";
 
 /// Accepts orders from one queue.
 pub struct Intake {
@@ -59,7 +58,6 @@ pub struct Intake {
     ledger_unavailable: AtomicBool,
     /// Number of messages of the next receive: fewer while some of the received ones are postponed, which costs operations.
     at_once: AtomicUsize,
-    parse: Parse,
 }
 
 /// Result of one receive.
@@ -146,14 +144,7 @@ impl Intake {
             given_up_after: dequeue_count_max.saturating_add(alone),
             ledger_unavailable: AtomicBool::new(false),
             at_once: AtomicUsize::new(RECEIVE_MAX),
-            parse: orders_in,
         }
-    }
-
-    /// Reads the orders of messages in another way.
-    #[must_use]
-    pub fn parsing_with(self, parse: Parse) -> Self {
-        Self { parse, ..self }
     }
 
     /// Returns the queue.
@@ -307,7 +298,9 @@ impl Intake {
     /// Accepts the orders of a message.
     async fn take(&self, body: &[u8], drain: &Drain) -> Taken {
         let whole = |reason: &str| Refused { part: None, body: body.to_vec(), reason: reason.to_owned() };
-        let Some(orders) = (self.parse)(body) else { return Taken::Completely(vec![whole(NO_ORDER)]) };
+        let Some(orders) = direct_producers::parse(body) else {
+            return Taken::Completely(vec![whole(NO_ORDER)]);
+        };
         let (mut reasons, mut by_account) = (Vec::new(), BTreeMap::<AccountKey, Vec<_>>::new());
         for (index, Order { order, .. }) in orders.iter().enumerate() {
             match order {

@@ -6,7 +6,6 @@
 
 pub mod direct_orders;
 pub mod intake;
-pub mod orders;
 mod poller;
 
 use std::pin::pin;

@@ -12,11 +12,6 @@ use crate::posting::fixture::{DEQUEUE_COUNT_MAX, account, queue};
 /// Receipts after which a message is given up: those together with others, and those alone.
 const RECEIPTS_MAX: u32 = DEQUEUE_COUNT_MAX + 3;
 
-/// A worker that reads an order from each line.
-async fn reading_lines() -> TestWorker {
-    TestWorker::with_partner().await.restarted()
-}
-
 fn lines(orders: &[String]) -> String {
     orders.join("\n")
 }
@@ -32,7 +27,7 @@ async fn letters(worker: &TestWorker) -> Vec<DeadLetter> {
 async fn a_process_that_ends_at_any_step_neither_loses_nor_repeats_an_order() {
     // Before the insert, before the send, and before the message is deleted.
     for call in ["Ledger::accept", "WorkQueue::send", "WorkQueue::delete"] {
-        let worker = reading_lines().await;
+        let worker = TestWorker::with_partner().await;
         worker.send(&lines(&[body(1, 1, "2.00"), body(2, 2, "3.00")])).await;
         let worker = worker.killed_at(call).await;
         worker.pass();
@@ -49,7 +44,7 @@ async fn a_process_that_ends_at_any_step_neither_loses_nor_repeats_an_order() {
 #[tokio::test]
 async fn a_process_that_ends_after_a_dead_letter_does_not_write_it_twice() {
     for call in ["DeadLetters::add", "WorkQueue::delete"] {
-        let worker = reading_lines().await;
+        let worker = TestWorker::with_partner().await;
         worker.send(&lines(&[body(9, 1, "2.00"), body(1, 2, "3.00"), body(9, 3, "4.00")])).await;
         let worker = worker.killed_at(call).await;
         let before = letters(&worker).await;
@@ -64,7 +59,7 @@ async fn a_process_that_ends_after_a_dead_letter_does_not_write_it_twice() {
 
 #[tokio::test]
 async fn orders_of_one_message_are_posted_and_the_refused_ones_become_dead_letters_of_their_own() {
-    let worker = reading_lines().await;
+    let worker = TestWorker::with_partner().await;
     let invalid = body(1, 3, "1,00");
     let orders = [
         body(1, 1, "2.00"),
@@ -99,7 +94,7 @@ async fn orders_of_one_message_are_posted_and_the_refused_ones_become_dead_lette
 
 #[tokio::test]
 async fn the_replay_of_a_refused_order_sends_only_this_one_and_shows_it_again_if_it_is_refused_again() {
-    let worker = reading_lines().await;
+    let worker = TestWorker::with_partner().await;
     worker.send(&lines(&[body(1, 1, "2.00"), body(9, 2, "5.00"), body(1, 3, "x")])).await;
     let _ = worker.handle_next().await;
     let first = letters(&worker).await;
@@ -122,7 +117,7 @@ async fn a_sealed_message_in_an_ingest_queue_is_refused_and_none_of_its_work_is_
     worker.fixture.store.queue.send(&ingest, &sealed, std::time::Duration::ZERO).await.unwrap();
     assert!(matches!(worker.receive().await, Received::Messages { .. }));
     let found = letters(&worker).await;
-    assert!(found[0].reason.contains("neither an XML document"), "{found:?}");
+    assert!(found[0].reason.contains("is missing"), "{found:?}");
     let _ = worker.bank.dead_letters.replay(&found[0].id, "test").await.unwrap();
     assert_eq!((worker.depth().await, worker.fixture.depth().await), (1, 1));
     assert!(matches!(worker.receive().await, Received::Messages { .. }));
@@ -148,10 +143,12 @@ async fn a_foreign_body_in_a_work_queue_becomes_a_dead_letter_that_names_the_rig
 
 #[tokio::test]
 async fn a_message_that_is_never_handled_to_the_end_becomes_a_dead_letter_and_others_do_not() {
-    let worker = reading_lines().await;
-    worker.send("panic").await;
+    let worker = TestWorker::with_partner().await;
+    let crashing = body(2, 9, "1.00");
+    worker.send(&crashing).await;
     worker.order(1, 1, "2.00").await;
     for receipt in 1..=RECEIPTS_MAX {
+        worker.control.set_once("Ledger::account", || panic!("as an order that crashes the worker"));
         assert_eq!(worker.handle_next().await, Health::Healthy);
         assert_eq!((worker.depth().await, letters(&worker).await.len()), (1, 0), "after {receipt} receipts");
         worker.pass();
@@ -161,7 +158,7 @@ async fn a_message_that_is_never_handled_to_the_end_becomes_a_dead_letter_and_ot
     let _ = worker.handle_next().await;
     assert_eq!((worker.depth().await, worker.fixture.balance(1).await), (0, "5.00".to_owned()));
     let letters = letters(&worker).await;
-    assert_eq!((letters.len(), letters[0].body.as_slice()), (1, b"panic".as_slice()));
+    assert_eq!((letters.len(), letters[0].body.as_slice()), (1, crashing.as_bytes()));
     let words = format!("it was received {} times", RECEIPTS_MAX + 1);
     assert!(letters[0].reason.contains(&words), "{letters:?}");
 }
@@ -169,7 +166,7 @@ async fn a_message_that_is_never_handled_to_the_end_becomes_a_dead_letter_and_ot
 #[tokio::test]
 async fn an_outage_of_the_store_makes_no_dead_letter_however_often_a_message_is_received() {
     for call in ["Ledger::accept", "Ledger::account"] {
-        let worker = reading_lines().await;
+        let worker = TestWorker::with_partner().await;
         worker.send(&lines(&[body(1, 1, "2.00"), body(9, 2, "1.00")])).await;
         for _ in 0..3 * RECEIPTS_MAX {
             worker.control.fail(&[call]);
@@ -203,7 +200,7 @@ async fn nothing_is_received_while_the_ledger_is_unavailable() {
 
 #[tokio::test]
 async fn after_the_start_of_a_drain_no_order_is_accepted_and_the_message_is_visible_for_others() {
-    let worker = reading_lines().await.draining();
+    let worker = TestWorker::with_partner().await.draining();
     worker.send(&lines(&[body(1, 1, "2.00"), body(9, 2, "1.00")])).await;
     assert_eq!(worker.handle_next().await, Health::Healthy);
     assert_eq!((worker.meter.admitted.get(), letters(&worker).await.len()), (0, 0));

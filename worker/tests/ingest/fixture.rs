@@ -11,7 +11,6 @@ use postonce_shared::testing::prelude::*;
 use postonce_worker::config::WorkerConfig;
 use postonce_worker::ingest::direct_orders::DirectOrders;
 use postonce_worker::ingest::intake::{Intake, Received};
-use postonce_worker::ingest::orders::{Order, Parse, orders_in};
 use postonce_worker::listening::handler::Health;
 use postonce_worker::posting::posting_handler::PostingHandler;
 use uuid::Uuid;
@@ -41,12 +40,6 @@ pub fn body(number: u128, message: u128, amount: &str) -> String {
     format!("{}|{}|{}|{amount}", key.user, key.account, Uuid::from_u128(message))
 }
 
-/// Reads an order from each line. Panics for the body `panic`.
-pub fn order_in_each_line(body: &[u8]) -> Option<Vec<Order>> {
-    assert!(body != b"panic", "a body that its test wants to crash the worker");
-    body.split(|byte| *byte == b'\n').map(|line| orders_in(line)?.pop()).collect()
-}
-
 /// A worker process.
 pub struct TestWorker {
     pub fixture: Fixture<TestWorld>,
@@ -66,7 +59,7 @@ impl TestWorker {
 
     /// The same, over a store with more faults.
     pub async fn over(apply: impl FnOnce(&mut Store, Arc<TestWorld>)) -> Self {
-        Self::process(Fixture::with_still_clock().await, orders_in, apply)
+        Self::process(Fixture::with_still_clock().await, apply)
     }
 
     /// The same, with a partner `shop` that may do everything that orders ask for.
@@ -74,11 +67,7 @@ impl TestWorker {
         Self::new().await.having_partner().await
     }
 
-    fn process(
-        fixture: Fixture<TestWorld>,
-        parse: Parse,
-        apply: impl FnOnce(&mut Store, Arc<TestWorld>),
-    ) -> Self {
+    fn process(fixture: Fixture<TestWorld>, apply: impl FnOnce(&mut Store, Arc<TestWorld>)) -> Self {
         let (meter, control, world) =
             (Arc::new(Meter::default()), Arc::<Control>::default(), Arc::clone(&fixture.world));
         let bank = fixture.bank_over(|store| {
@@ -88,15 +77,14 @@ impl TestWorker {
         let config = WorkerConfig { ingest: vec![orders_queue()], ..config(VISIBILITY) };
         let direct = Arc::new(DirectOrders::new(&bank, config.request_rate));
         let intake = Intake::new(&bank, &meter, (&orders_queue(), &config), Arc::clone(&direct));
-        let intake = intake.parsing_with(parse);
         let posting = PostingHandler::new(&bank, Arc::clone(&meter), &config);
         let draining = drain();
         Self { fixture, bank, meter, control, direct, intake, posting, draining }
     }
 
-    /// Ends the process, and starts another one that reads an order from each line.
+    /// Ends the process, and starts another one.
     pub fn restarted(self) -> Self {
-        Self::process(self.fixture, order_in_each_line, |_, _| {})
+        Self::process(self.fixture, |_, _| {})
     }
 
     /// The same, draining.
