@@ -203,7 +203,14 @@ fn settings_are_hidden_in_the_help_of_commands_and_listed_by_their_own() {
     assert!(help.contains("--help-settings") && help.contains("--config"), "{help}");
     assert!(!help.contains("--queue-count"), "{help}");
     let help = settings::settings_help().render_help().to_string();
-    for part in ["--queue-count", "POSTONCE_QUEUE_COUNT", "Worker:", "TLS:", "--config", "POSTONCE_INGEST_NAME_POLL_MAX_MS"] {
+    for part in [
+        "--queue-count",
+        "POSTONCE_QUEUE_COUNT",
+        "Worker:",
+        "TLS:",
+        "--config",
+        "POSTONCE_INGEST_NAME_POLL_MAX_MS",
+    ] {
         assert!(help.contains(part), "{part}: {help}");
     }
 }
