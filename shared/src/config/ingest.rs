@@ -294,6 +294,8 @@ mod tests {
         assert!(errors(&long, &[])[0].contains("must be 1 to 32 lower-case letters"));
         assert!(errors("ingest = 3\n", &[])[0].contains("must be a table, such as [ingest.orders]"));
         assert!(errors("[ingest]\norders = 'x'\n", &[])[0].contains("ingest.orders is"));
+        let idle = "workers_min = 0\n[ingest.orders]\nqueue = 'abc'\npartner = 'a'\n";
+        assert!(errors(idle, &[])[0].contains("workers-min is \"0\""));
         let unknown = errors("", &[("POSTONCE_INGEST_ORDERS_QUEU", "x")]);
         assert!(unknown[0].contains("the nearest one is POSTONCE_INGEST_NAME_QUEUE "), "{unknown:?}");
         assert_eq!(errors("", &[("POSTONCE_INGEST_QUEUE", "abc")]).len(), 1);

@@ -363,6 +363,10 @@ impl Config {
         let queues = ingest.queues(&name_prefix, &mut errors);
         match config {
             Ok(mut config) => {
+                if config.scaling.workers_min == 0 && !queues.is_empty() {
+                    let allowed = "must not be 0 with ingest queues, which only a worker polls";
+                    errors.push(sources.contradiction(InvalidSetting::new("workers-min", &[], allowed)));
+                }
                 ConfigErrors::of(errors)?;
                 config.secret_files = sources.secret_files();
                 config.ingest = queues;
