@@ -334,7 +334,7 @@ fn the_help_contains_every_setting_with_its_variable_and_range() {
             assert_eq!(refused, !is_allowed, "--{name}={value}: {help}");
         }
     }
-    assert_eq!(ranges, 38);
+    assert_eq!(ranges, 42);
 }
 
 #[test]

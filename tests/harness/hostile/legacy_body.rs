@@ -1,6 +1,6 @@
 //! Bodies that producers write to the queue directly: an XML document, or four fields separated by `|`.
 
-use postonce_shared::messaging::direct_producers::{self, DirectOrder, Form, Order};
+use postonce_shared::messaging::direct_producers::{self, DirectOrder, Order};
 use postonce_shared::testing::prelude::*;
 
 /// Maximum length of a message about a body, which is stored in the dead letter.
@@ -35,15 +35,10 @@ pub fn check(input: &[u8]) {
     }
 }
 
-/// Returns the form of a body, if it is recognized.
-pub(super) fn form_of(input: &[u8]) -> Option<Form> {
-    let orders = direct_producers::parse(input)?;
-    let of_invalid = orders.iter().find_map(|order| order.order.as_ref().err()).map(|invalid| invalid.form);
-    Some(of_invalid.unwrap_or(match input.trim_ascii_start().first() {
-        Some(b'<') => Form::Xml,
-        Some(b'{' | b'[') => Form::Json,
-        Some(_) | None => Form::Delimited,
-    }))
+/// Returns whether a body contains a valid order.
+pub(super) fn has_order(input: &[u8]) -> bool {
+    let orders = direct_producers::parse(input).unwrap_or_default();
+    orders.iter().any(|order| order.order.is_ok())
 }
 
 /// Checks that an order written in either form is parsed to the same order.

@@ -146,7 +146,10 @@ async fn invalid_arguments_are_refused_with_the_allowed_values() {
     operator.check_refused(&format!("add mill --account {USER}"), "two UUIDs with a slash").await;
     operator.check_refused("add mill --user 7", "is not a UUID").await;
     operator
-        .check_refused("add mill --all-accounts --scope fly", "must be one of deposit, withdraw, batch, read")
+        .check_refused(
+            "add mill --all-accounts --scope fly",
+            "must be one of deposit, withdraw, batch, ring, read",
+        )
         .await;
     operator.check_refused("add mill --all-accounts --format csv", "must be one of json, xml, wwi").await;
     operator.check_refused("add mill --all-accounts --rate 0", "from 1 to 1000000").await;
