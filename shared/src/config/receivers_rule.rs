@@ -32,14 +32,17 @@ struct DepthStep {
 }
 
 impl ReceiversRule {
-    /// Parses steps such as `10:1,50:2,100:4`. Both numbers must rise from step to step.
+    /// Parses `adaptive`, or steps such as `10:1,50:2,100:4`. Both numbers must rise from step to step.
     ///
     /// # Errors
     /// The violated rule, as the end of a sentence.
     pub fn parse(text: &str) -> Result<Self, String> {
+        if text == "adaptive" {
+            return Ok(Self::Adaptive);
+        }
         let wanted = || {
             format!(
-                "must be pairs depth:receivers with rising numbers, separated by commas, such as 10:1,50:2,100:4: at most {STEPS_MAX}, \
+                "must be adaptive, or pairs depth:receivers with rising numbers, separated by commas, such as 10:1,50:2,100:4: at most {STEPS_MAX}, \
                  each with 1 to {RECEIVERS_MAX} receivers"
             )
         };
@@ -133,5 +136,6 @@ mod tests {
             assert!(error.contains("such as 10:1,50:2,100:4"), "{wrong}: {error}");
         }
         assert!(ReceiversRule::parse(&many[..16].join(",")).is_ok());
+        assert_eq!(ReceiversRule::parse("adaptive"), Ok(ReceiversRule::Adaptive));
     }
 }

@@ -3,7 +3,7 @@
 
 use super::soap_names::{COMPAT_NAMESPACE, NAMESPACE};
 use super::table::FieldCodec::{Pairs, Text};
-use super::table::{Table, Unknown, row};
+use super::table::{Row, Table, Unknown, row};
 use super::xml::TRANSACTION_ROWS;
 
 /// A deposit.
@@ -35,9 +35,12 @@ pub static COMPAT_INSERT: Table = Table {
         row("account_id", "accountId", Text),
         row("amount", "amount", Text),
     ],
-    // The answers have no element that could be confused with them.
-    unknown: Unknown::Kept(&[]),
+    unknown: Unknown::Kept(COMPAT_ANSWER_ROWS),
 };
+
+/// What only the answers of the classic contract have.
+static COMPAT_ANSWER_ROWS: &[Row] =
+    &[row("message", "Message", Text), row("status", "StatusForTransaction", Text)];
 
 /// A withdrawal in the classic contract.
 pub static COMPAT_WITHDRAW: Table = Table { root: "ReliableWithDrawMoney", ..COMPAT_INSERT };

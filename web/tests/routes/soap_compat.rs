@@ -112,7 +112,7 @@ async fn the_first_request_succeeds_and_a_repetition_is_completed() {
     let other = bank.insert(1, "12.51").await;
     assert_eq!(fault(Version::V11, &other), (500, "idempotency_key_reused".to_owned()));
     let withdrawal = bank.compat(Version::V12, &message_id(1), &withdraw("12.5")).await;
-    assert_eq!(fault(Version::V12, &withdrawal), (400, "idempotency_key_reused".to_owned()));
+    assert_eq!(fault(Version::V12, &withdrawal), (500, "idempotency_key_reused".to_owned()));
     assert_eq!(bank.balance().await, "12.50");
 }
 

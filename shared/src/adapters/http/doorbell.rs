@@ -240,6 +240,14 @@ impl HttpDoorbell {
 }
 
 impl KnownPeers {
+    /// Returns the listening processes whose pings arrive; all registered ones if there is none, because pings may not have begun.
+    /// The entry of a process that was killed stays registered for longer.
+    fn running_listeners(&self, now: Duration) -> impl Iterator<Item = &Peer> {
+        let is_running = move |peer: &&Peer| peer.listens && self.ping_times.is_on_time(peer.id, now);
+        let has_running = self.peers.iter().any(|peer| is_running(&peer));
+        self.peers.iter().filter(move |peer| peer.listens && (!has_running || is_running(peer)))
+    }
+
     const fn ping(&self, from: ProcessId) -> Ping {
         Ping { from, gate_epoch: self.gate_epoch }
     }
@@ -282,10 +290,14 @@ async fn ring_at(client: Arc<PeerClient>, bell: Weak<HttpDoorbell>, peer: Peer, 
 impl Doorbell for HttpDoorbell {
     fn ring(&self, queue: &QueueName) {
         self.local.ring(queue);
+        let now = self.world.uptime();
         let mut peers: Vec<Peer> = {
             let mut known = self.known.lock();
             known.rung.insert(queue.clone());
-            known.peers.iter().filter(|peer| peer.listens).cloned().collect()
+            match queue.ingest() {
+                Some(_) => known.running_listeners(now).cloned().collect(),
+                None => known.peers.iter().filter(|peer| peer.listens).cloned().collect(),
+            }
         };
         if queue.ingest().is_some() && !peers.is_empty() {
             let chosen = usize::try_from(self.world.random()).unwrap_or_default();
@@ -318,7 +330,7 @@ impl Doorbell for HttpDoorbell {
     }
 
     fn other_listeners(&self) -> u32 {
-        let known = self.known.lock();
-        u32::try_from(known.peers.iter().filter(|peer| peer.listens).count()).unwrap_or(u32::MAX)
+        let count = self.known.lock().running_listeners(self.world.uptime()).count();
+        u32::try_from(count).unwrap_or(u32::MAX)
     }
 }

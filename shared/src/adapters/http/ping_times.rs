@@ -41,6 +41,12 @@ impl PingTimes {
         }
     }
 
+    /// Returns whether the last ping of a process arrived on time, so that it still runs as far as known.
+    pub(super) fn is_on_time(&self, process: ProcessId, now: Duration) -> bool {
+        let last_ping = self.last_pings.get(&process).copied().flatten();
+        last_ping.is_some_and(|at| at.saturating_add(PING_VALID) > now)
+    }
+
     /// Returns until when this process knows that it misses no ring, assuming that no more pings arrive. Returns `None`
     /// if the pings of a registered process are missing, or if the registry is unknown.
     pub(super) fn proven_until(&self, now: Duration) -> Option<Duration> {

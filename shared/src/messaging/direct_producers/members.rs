@@ -22,6 +22,22 @@ const MEMBER_CHARS_MAX: usize = 128;
 /// Members of a table row that the table service sets, not the producer.
 const OF_THE_TABLE_SERVICE: [&str; 3] = ["Timestamp", "ETag", "odata.etag"];
 
+/// Members of transactions in JSON answers. An order that had one of them would be answered with two members of this name.
+pub const ANSWERED: [&str; 12] = [
+    "message_id",
+    "type",
+    "status",
+    "reference",
+    "metadata",
+    "accepted_at",
+    "order_number",
+    "sequence",
+    "balance_after",
+    "posted_at",
+    "reason",
+    "rejected_at",
+];
+
 /// A known member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Member {
@@ -86,6 +102,10 @@ impl Members {
             return Role::Known(member);
         }
         if OF_THE_TABLE_SERVICE.contains(&name) {
+            return Role::Ignored;
+        }
+        if ANSWERED.contains(&name) {
+            self.refuse(name, "is a member of answers; it cannot be sent");
             return Role::Ignored;
         }
         match Member::ALL.into_iter().find(|member| looks_like(name, member.name())) {

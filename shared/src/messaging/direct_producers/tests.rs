@@ -186,6 +186,8 @@ fn unknown_members_are_kept_and_similar_names_are_refused() {
     check("rowKey", "did you mean RowKey?");
     check("User_Id", "did you mean UserId?");
     check("currency", "did you mean Currency?");
+    check("status", "status is a member of answers; it cannot be sent");
+    check("order_number", "order_number is a member of answers; it cannot be sent");
     let long = "x".repeat(UNKNOWN_MEMBERS_BYTES_MAX);
     for body in [row(&format!(r#""Note":"{long}""#)), with(&format!("<Note>{long}</Note>"))] {
         assert!(violations_of(body).contains("unknown members of more than 2048 bytes"));

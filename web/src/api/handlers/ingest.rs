@@ -33,6 +33,7 @@ pub async fn ring(
     if bells.ring(&name, only_of) {
         return Ok(HttpResponse::NoContent().finish());
     }
-    let detail = "Check the name: it is that of the queue in the configuration of the bank.";
+    let detail = "Check the name: it is NAME of the settings ingest.NAME in the configuration of the bank, which the operator \
+                  tells you, and not that of the queue.";
     Err(ApiError::new(Code::IngestUnknown, detail))
 }

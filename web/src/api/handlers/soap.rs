@@ -52,7 +52,7 @@ pub async fn call(
         metrics: &metrics,
     };
     let answer = service.execute(contract, &message).await?;
-    let body = envelope::write(&terms, answer);
+    let body = envelope::write(contract, &terms, answer);
     Ok(HttpResponse::Ok().content_type(content_type(version)).body(body))
 }
 

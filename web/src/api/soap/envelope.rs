@@ -2,6 +2,7 @@
 
 use postonce_shared::messaging::xml::{self, Element};
 
+use super::contract::Contract;
 use super::headers::{self, Addressing, HeaderBlocks};
 use super::parts::{FaultKind, holding, invalid, named};
 use crate::error::{ApiError, Code};
@@ -132,13 +133,16 @@ fn parts(version: Version, root: &Element) -> Result<(Option<&Element>, &Element
     Ok((header, body))
 }
 
-/// Serializes an envelope with a message, and with the header blocks that its terms require.
-pub fn write(terms: &ReplyTerms, message: Element) -> Vec<u8> {
+/// Serializes an envelope with a message of a contract, and with the header blocks that its terms require.
+pub fn write(contract: Contract, terms: &ReplyTerms, message: Element) -> Vec<u8> {
     let ReplyTerms { version, addressing, fault } = terms;
     let soap = |local: &str| named("soap", version.namespace(), local);
     let mut envelope = soap("Envelope");
-    let relates_to = addressing.iter().map(Addressing::relates_to);
-    let blocks: Vec<Element> = relates_to.chain(headers::header_blocks(*version, fault)).collect();
+    // The action of a fault is that of the problem in its detail, as the WSDL declares it.
+    let is_fault = message.is(version.namespace(), "Fault");
+    let action = contract.action(if is_fault { "Problem" } else { &message.name.local });
+    let of_response = addressing.iter().flat_map(|addressing| addressing.of_response(&action));
+    let blocks: Vec<Element> = of_response.chain(headers::header_blocks(*version, fault)).collect();
     if !blocks.is_empty() {
         envelope = envelope.with(holding(soap("Header"), blocks));
     }

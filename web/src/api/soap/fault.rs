@@ -6,12 +6,14 @@ use actix_web::http::{StatusCode, header};
 use actix_web::{HttpMessage as _, HttpRequest};
 use postonce_shared::messaging::xml::{Attribute, Element, Name};
 
+use super::contract::Contract;
 use super::envelope::{self, ReplyTerms};
 use super::parts::{FaultKind, Version, named};
-use crate::error::{ApiError, Code};
+use crate::error::ApiError;
 use crate::formats::Document;
 use crate::formats::table::members_of;
 use crate::formats::xml::PROBLEM;
+use crate::query;
 
 /// Challenge for clients that authenticate with user name and password.
 const CHALLENGE: &str = r#"Basic realm="postonce", charset="UTF-8""#;
@@ -24,8 +26,9 @@ pub fn respond(response: ServiceResponse<BoxBody>) -> ServiceResponse<BoxBody> {
     let terms = response.request().extensions().get::<ReplyTerms>().cloned();
     let terms = terms.unwrap_or_else(|| ReplyTerms::of(version_of(response.request())));
     let version = terms.version;
-    let body = envelope::write(&terms, fault(&terms, error));
-    let status = status(&terms, response.status(), error.code());
+    let contract = Contract::at(query::path(response.request())).unwrap_or(Contract::Current);
+    let body = envelope::write(contract, &terms, fault(&terms, error));
+    let status = status(contract, &terms, response.status());
     let is_challenge = status == StatusCode::UNAUTHORIZED;
     response.map_body(|head, _| {
         head.status = status;
@@ -56,12 +59,13 @@ fn version_of(request: &HttpRequest) -> Version {
 
 /// Returns the status of a fault. 400, 409 and 422 become 500 in SOAP 1.1, which old clients require (Basic Profile 1.1,
 /// R1126), and 400 in SOAP 1.2. A version mismatch and a header that is not understood are 500 in both versions (SOAP 1.2,
-/// part 2, section 7.5.2.2), and so is an outcome that is pending: clients that do not read the fault of another status must learn
-/// that they have to repeat the request. Other statuses are kept, because proxies and browsers act on them.
-fn status(terms: &ReplyTerms, status: StatusCode, code: Code) -> StatusCode {
+/// part 2, section 7.5.2.2). Other statuses are kept, because proxies and browsers act on them; but not in the classic contract,
+/// whose clients read a fault only at 500, and must learn from it whether to repeat the request.
+fn status(contract: Contract, terms: &ReplyTerms, status: StatusCode) -> StatusCode {
     let is_of_content =
         matches!(status, StatusCode::BAD_REQUEST | StatusCode::CONFLICT | StatusCode::UNPROCESSABLE_ENTITY);
-    if code == Code::OutcomePending {
+    let is_of_access = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
+    if contract == Contract::Compat && !is_of_access {
         return StatusCode::INTERNAL_SERVER_ERROR;
     }
     match (terms.version, &terms.fault) {

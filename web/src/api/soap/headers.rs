@@ -19,7 +19,7 @@ const UNDERSTOOD: [&str; 3] = ["MessageID", "Action", "To"];
 /// Largest number of blocks that are named as not understood: a fault must not be much larger than its request.
 const NAMED_MAX: usize = 20;
 
-/// WS-Addressing properties of a request, which its response must refer to.
+/// WS-Addressing properties of a request, which its response refers to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Addressing {
     namespace: &'static str,
@@ -28,9 +28,11 @@ pub struct Addressing {
 }
 
 impl Addressing {
-    /// Returns the header block of a response to the request.
-    pub fn relates_to(&self) -> Element {
-        named("wsa", self.namespace, "RelatesTo").with_text(&self.message_id)
+    /// Returns the header blocks of a response to the request. `Action` is mandatory in a message with these headers (WS-Addressing
+    /// 1.0 core, section 3.2).
+    pub fn of_response(&self, action: &str) -> [Element; 2] {
+        let block = |local| named("wsa", self.namespace, local);
+        [block("Action").with_text(action), block("RelatesTo").with_text(&self.message_id)]
     }
 }
 

@@ -70,8 +70,10 @@ pub fn message_id(contract: Contract, addressing: Option<&Addressing>) -> Result
     };
     let uuid = contract.id_prefixes().iter().find_map(|prefix| after(prefix));
     uuid.and_then(|uuid| parse_hyphenated(uuid).ok()).ok_or_else(|| {
-        let detail = "The MessageID must be urn:uuid: and a UUID, such as \
-                      \"urn:uuid:4f9d0c9e-5d3e-4c0e-9a51-1b7a4a4e2f10\".";
+        let detail = format!(
+            "The MessageID must be {} and a UUID, such as \"urn:uuid:4f9d0c9e-5d3e-4c0e-9a51-1b7a4a4e2f10\".",
+            contract.id_prefixes().join(" or ")
+        );
         ApiError::new(Code::IdempotencyKeyInvalid, detail)
     })
 }

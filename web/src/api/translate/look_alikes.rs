@@ -11,6 +11,7 @@ use postonce_shared::text::looks_like;
 
 use super::content::names_of;
 use crate::error::{ApiError, Code};
+use crate::formats::soap_names::COMPAT_NAMESPACE;
 use crate::formats::soap_submissions::{COMPAT_INSERT, INSERT};
 use crate::formats::table::Table;
 use crate::formats::xml::CANONICAL;
@@ -18,6 +19,12 @@ use crate::formats::xml::CANONICAL;
 static KNOWN: LazyLock<Vec<String>> = LazyLock::new(names_of::<wire::TransactionRequest>);
 /// The tables with the known elements of each namespace.
 static TABLES: [&Table; 3] = [CANONICAL.submission, &INSERT, &COMPAT_INSERT];
+
+/// Names that other contracts know, and the classic one does not: kept as unknown elements, they would not have their effect.
+const NO_PARAMETERS: [(&str, &str); 2] = [
+    ("currency", "is not a parameter: the amount is in the currency of the account"),
+    ("waitSeconds", "is not a parameter: use the HTTP header Prefer: wait=N"),
+];
 
 /// Returns an error if an instruction has look-alike members. Use it for new requests only: a repetition of a request that an
 /// earlier version accepted must be recognised.
@@ -40,6 +47,11 @@ fn violation_of(element: &str) -> Option<Violation> {
     let limits = XmlLimits { attributes_max: usize::MAX, ..XmlLimits::default() };
     let name = read(element.as_bytes(), &limits).ok()?.name;
     let table = TABLES.iter().find(|table| table.namespace == name.namespace)?;
+    if name.namespace == COMPAT_NAMESPACE
+        && let Some((_, rule)) = NO_PARAMETERS.iter().find(|(other, _)| looks_like(&name.local, other))
+    {
+        return Some(Violation { field: shown(&name.local), message: (*rule).to_owned() });
+    }
     let mut known = table.names();
     let meant = known.find(|known| looks_like(&name.local, known))?;
     Some(Violation {

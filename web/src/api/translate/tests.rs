@@ -96,6 +96,22 @@ async fn members_of_responses_cannot_be_sent() {
 }
 
 #[test]
+fn no_order_of_a_direct_producer_has_a_member_of_answers() {
+    use postonce_shared::messaging::direct_producers;
+
+    let own = [wire::Transaction::UNKNOWN_MEMBERS, wire::Transaction::PARTNER_ID];
+    for name in super::content::names_of::<wire::Transaction>() {
+        let body = format!(
+            r#"{{"PartitionKey":"0b1c2d3e00004000800000000000000a|0b1c2d3e00004000800000000000000b",
+            "RowKey":"0b1c2d3e00004000800000000000000c","Amount":1,"{name}":"x"}}"#
+        );
+        let order = direct_producers::parse(body.as_bytes()).unwrap().remove(0).order;
+        // These two are never written twice.
+        assert_eq!(order.is_ok(), own.contains(&name.as_str()), "{name}: {order:?}");
+    }
+}
+
+#[test]
 fn unknown_members_are_part_of_the_content() {
     let read = |rest: &str| {
         let body = format!(r#"{{"amount":"1","currency":"EUR"{rest}}}"#);
