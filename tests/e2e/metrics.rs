@@ -26,7 +26,7 @@ const ABSENT: [&str; 5] = [
 ];
 
 async fn the_metrics_of_all_processes_are_listed_and_promtool_accepts_them(store_kind: StoreKind) {
-    let bank = Plan::on(store_kind).processes(1, 1).start().await;
+    let bank = Plan::on(store_kind).processes(1, 1).with_ingest("orders", "feeder").start().await;
     bank.until_workers_ready().await;
     let (client, account) = (bank.client(0), fresh_account());
     for state in ["held", "released"] {
