@@ -94,6 +94,8 @@ async fn the_first_request_succeeds_and_a_repetition_is_completed() {
     let (status, said) = result(operation, &first);
     assert_eq!(status, "Succeded");
     assert_eq!(text(&first, &["Header", "RelatesTo"]), format!("urn:uuid:{}", id(1)));
+    let action = |name: &str| format!("urn:postonce:soap:compat:1/IUserAccountService/{name}");
+    assert_eq!(text(&first, &["Header", "Action"]), action("ReliableInsertMoneyResponse"));
     let root = parsed(&first);
     let response = at(&root, &["Body", "ReliableInsertMoneyResponse"]).unwrap();
     assert_eq!(response.name.namespace, "urn:postonce:soap:compat:1");
@@ -111,6 +113,12 @@ async fn the_first_request_succeeds_and_a_repetition_is_completed() {
     assert_eq!(said, format!("The order number is {}.", json.body["order_number"].as_str().unwrap()));
     let other = bank.insert(1, "12.51").await;
     assert_eq!(fault(Version::V11, &other), (500, "idempotency_key_reused".to_owned()));
+    assert_eq!(text(&other, &["Header", "Action"]), action("Problem"));
+    for element in ["<Currency>USD</Currency>", "<waitSeconds>5</waitSeconds>", "<Message>x</Message>"] {
+        let refused = message(Operation::CompatInsertMoney, &format!("<amount>1</amount>{element}"));
+        let refused = bank.compat(Version::V12, &message_id(2), &refused).await;
+        assert_eq!(fault(Version::V12, &refused), (500, "validation_failed".to_owned()), "{element}");
+    }
     let withdrawal = bank.compat(Version::V12, &message_id(1), &withdraw("12.5")).await;
     assert_eq!(fault(Version::V12, &withdrawal), (500, "idempotency_key_reused".to_owned()));
     assert_eq!(bank.balance().await, "12.50");
