@@ -58,7 +58,7 @@ async fn pings_prove_that_rings_arrive_and_touch_no_storage() {
     let pinging = [worker.keep_pinging(), web.keep_pinging()];
     cluster.pass(2 * MINUTE).await;
     assert!(!worker.is_proven(), "the other worker may send rings, and does not ping");
-    let _other_pings = other.keep_pinging();
+    let other_pings = other.keep_pinging();
     within(async {
         while !(worker.is_proven() && other.is_proven()) {
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -76,6 +76,7 @@ async fn pings_prove_that_rings_arrive_and_touch_no_storage() {
     assert!(reads <= 2, "{reads} reads: each worker reads the registry once in 15 minutes");
 
     // The web process stops without a farewell.
+    assert_eq!(worker.callee.pings.other_listeners(), 1);
     pinging[1].abort();
     let last_ping = cluster.clock_now();
     cluster.pass_until("the ping is missed", MINUTE + MINUTE / 2, || !worker.is_proven()).await;
@@ -91,6 +92,11 @@ async fn pings_prove_that_rings_arrive_and_touch_no_storage() {
     // Removed, as at the end of a process.
     cluster.ports.process_registry.withdraw(web.callee.id).await.unwrap();
     cluster.pass_until("the removal is found", 16 * MINUTE, || worker.is_proven()).await;
+
+    // The other worker is killed: it is still registered, and does not count.
+    other_pings.abort();
+    let is_alone = || worker.callee.pings.other_listeners() == 0;
+    cluster.pass_until("the other worker does not count", 2 * MINUTE, is_alone).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -240,12 +240,9 @@ impl HttpDoorbell {
 }
 
 impl KnownPeers {
-    /// Returns the listening processes whose pings arrive; all registered ones if there is none, because pings may not have begun.
-    /// The entry of a process that was killed stays registered for longer.
+    /// Returns the listening processes that run as far as known. A process that was killed stays registered for longer.
     fn running_listeners(&self, now: Duration) -> impl Iterator<Item = &Peer> {
-        let is_running = move |peer: &&Peer| peer.listens && self.ping_times.is_on_time(peer.id, now);
-        let has_running = self.peers.iter().any(|peer| is_running(&peer));
-        self.peers.iter().filter(move |peer| peer.listens && (!has_running || is_running(peer)))
+        self.peers.iter().filter(move |peer| peer.listens && self.ping_times.is_running(peer.id, now))
     }
 
     const fn ping(&self, from: ProcessId) -> Ping {

@@ -41,8 +41,12 @@ impl PingTimes {
         }
     }
 
-    /// Returns whether the last ping of a process arrived on time, so that it still runs as far as known.
-    pub(super) fn is_on_time(&self, process: ProcessId, now: Duration) -> bool {
+    /// Returns whether a process still runs, as far as known: its last ping arrived on time. Before the first ping of any process,
+    /// all count as running.
+    pub(super) fn is_running(&self, process: ProcessId, now: Duration) -> bool {
+        if self.last_pings.values().all(Option::is_none) {
+            return true;
+        }
         let last_ping = self.last_pings.get(&process).copied().flatten();
         last_ping.is_some_and(|at| at.saturating_add(PING_VALID) > now)
     }
@@ -116,6 +120,18 @@ mod tests {
         times.update(&registered(&[1]), seconds(1075));
         assert!(!times.needs_read(seconds(1075)), "it is still registered");
         assert_eq!(times.proven_until(seconds(1075)), None);
+    }
+
+    #[test]
+    fn a_process_runs_until_its_ping_is_missed() {
+        let mut times = PingTimes::default();
+        times.update(&registered(&[1, 2]), seconds(0));
+        let running =
+            |times: &PingTimes, now| [1, 2].map(|number| times.is_running(id(number), seconds(now)));
+        assert_eq!(running(&times, 500), [true, true], "pings have not begun");
+        times.record(id(1), seconds(500));
+        assert_eq!(running(&times, 574), [true, false]);
+        assert_eq!(running(&times, 575), [false, false], "it is still registered");
     }
 
     #[test]
