@@ -50,8 +50,9 @@ const NOT_FOUND: i32 = 4;
 /// Runs a command with `--json`. Returns its exit code and its object.
 async fn json_of(bank: &Scenario, arguments: &[&str]) -> (Option<i32>, Value) {
     let Ended { status, printed } = run(bank, &[arguments, &["--json"]].concat()).await;
-    // Beside the lines of the log, which are on the other stream.
-    let lines = printed.lines().skip_while(|line| *line != "{");
+    // Without the lines of the log, which are on the other stream and can arrive in between.
+    let lines = printed.lines().filter(|line| line.starts_with([' ', '{', '}']));
+    let lines = lines.skip_while(|line| *line != "{");
     let object: Vec<&str> = lines.take_while(|line| *line != "}").chain(["}"]).collect();
     let object = serde_json::from_str(&object.join("\n"));
     (status.code(), object.unwrap_or_else(|error| panic!("{arguments:?}: {error}: {printed}")))
