@@ -122,15 +122,6 @@ impl App {
     ) -> Self {
         let world = || Arc::clone(&bank.world);
         let metrics = Metrics::new(bank, meter, &readiness);
-        let workers = AllWorkers {
-            address: address.to_string(),
-            started_at: bank.world.now(),
-            world: world(),
-            meter: Arc::clone(meter),
-            served: Arc::clone(bank.acceptor.served()),
-            operations: Arc::clone(&bank.store.operations),
-            broadcast: Arc::clone(&network.broadcast),
-        };
         let keyring = Arc::new(Keyring::new(&bank.store, world()));
         let forget: ForgetPartner = {
             let (keyring, grants) = (Arc::clone(&keyring), Arc::clone(&bank.partner_grants));
@@ -144,6 +135,15 @@ impl App {
             PeerState::of(bank, network, meter, Arc::clone(&process_gate), &readiness, address.clone());
         callee.partners = forget;
         let callee = Arc::new(callee);
+        let workers = AllWorkers {
+            address: address.to_string(),
+            started_at: callee.started_at,
+            world: world(),
+            meter: Arc::clone(meter),
+            served: Arc::clone(bank.acceptor.served()),
+            operations: Arc::clone(&bank.store.operations),
+            broadcast: Arc::clone(&network.broadcast),
+        };
         let gate = GateService::new(bank, network, process_gate, Some(address.clone()));
         let overview = OverviewService::new(bank, network, (&callee, address), &gate, &terms);
         Self {

@@ -15,7 +15,7 @@ use crate::ports::queue::QueueName;
 const QUEUES_MAX: usize = 64;
 /// Maximum length of the name of an ingest queue in the configuration, in characters.
 const NAME_CHARS_MAX: usize = 32;
-/// The settings of each queue.
+/// The last parts of the names of a queue's settings.
 const QUEUE: &str = "queue";
 const PARTNER: &str = "partner";
 const POLL_MAX: &str = "poll-max-ms";
@@ -30,7 +30,7 @@ const VARIABLE_PREFIX: &str = "POSTONCE_INGEST_";
 pub struct IngestQueue {
     /// The name in the configuration.
     pub name: String,
-    /// The queue.
+    /// The queue from which workers receive.
     pub queue: QueueName,
     /// The partner for which its orders are accepted.
     pub partner: PartnerId,

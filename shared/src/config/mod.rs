@@ -275,7 +275,7 @@ pub struct Config {
     /// Log level (error, warn, info, debug or trace), or directives such as info,postonce_shared=debug
     #[arg(help_heading = "Logging", long, value_name = "DIRECTIVES", default_value = "info")]
     pub log: String,
-    /// The ingest queues, by name.
+    /// Queues of direct producers, in the order of their names.
     #[arg(skip)]
     pub ingest: Vec<IngestQueue>,
     /// Policy for the number of workers.

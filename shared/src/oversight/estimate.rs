@@ -7,6 +7,8 @@ use super::prices::{Cost, Price};
 
 /// Number of days of a month in estimates and projections.
 pub const DAYS_PER_MONTH: u64 = 30;
+/// The month of estimates and projections.
+pub const MONTH: Duration = Duration::from_secs(DAYS_PER_MONTH.saturating_mul(24 * 60 * 60));
 /// Operations of one message: it is sent, received and deleted.
 const OPERATIONS_PER_MESSAGE: u64 = 3;
 /// Interval of the polls that a notified process makes in case a notification was lost. It reads one queue in turn.

@@ -8,12 +8,11 @@ use async_trait::async_trait;
 use postonce_process::http::{OperationCount, POSTED_IMMEDIATELY, Status};
 use postonce_process::meter::Meter;
 use postonce_shared::domain::time::Timestamp;
-use postonce_shared::oversight::estimate::DAYS_PER_MONTH;
+use postonce_shared::oversight::estimate::MONTH;
 use postonce_shared::oversight::prices::{Cost, Prices};
 use postonce_shared::ports::operations::{Operation, PriceKind, Service, StorageOperations};
 use postonce_shared::posting::waiting::ServedCounts;
 
-const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// Time after which the rate of a process is not dominated by its start.
 const PROJECTED_FROM: Duration = Duration::from_secs(10 * 60);
 
@@ -140,10 +139,9 @@ impl CostReport {
     /// Returns the cost of a month at the rate of each process since its start; `None` without processes, and while one has counted
     /// for less than [`PROJECTED_FROM`].
     pub fn per_month(&self, prices: &Prices) -> Option<Cost> {
-        let month = DAY.checked_mul(u32::try_from(DAYS_PER_MONTH).ok()?)?;
         let per_month = |report: &ProcessReport| {
             let counted_for = Some(report.counted_for).filter(|time| *time >= PROJECTED_FROM)?;
-            report.cost(prices).at_the_rate_of(counted_for, month)
+            report.cost(prices).at_the_rate_of(counted_for, MONTH)
         };
         if self.processes.is_empty() { None } else { self.processes.iter().map(per_month).sum() }
     }

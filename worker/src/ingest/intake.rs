@@ -76,7 +76,7 @@ pub enum Received {
     Unavailable,
 }
 
-/// What became of the orders of one message.
+/// Result of accepting the orders of one message.
 enum Taken {
     /// Each is accepted or refused. Contains those that are refused.
     Completely(Vec<Refused>),
@@ -88,7 +88,7 @@ enum Taken {
     Stopped,
 }
 
-/// What became of a message.
+/// Result of handling one message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Settled {
     /// It is deleted, or waits.
@@ -147,7 +147,7 @@ impl Intake {
         }
     }
 
-    /// Returns the queue.
+    /// Returns the queue from which it receives.
     pub const fn queue(&self) -> &QueueName {
         &self.queue
     }
@@ -297,15 +297,15 @@ impl Intake {
 
     /// Accepts the orders of a message.
     async fn take(&self, body: &[u8], drain: &Drain) -> Taken {
-        let whole = |reason: &str| Refused { part: None, body: body.to_vec(), reason: reason.to_owned() };
         let Some(orders) = direct_producers::parse(body) else {
-            return Taken::Completely(vec![whole(NO_ORDER)]);
+            let refused = Refused { part: None, body: body.to_vec(), reason: NO_ORDER.to_owned() };
+            return Taken::Completely(vec![refused]);
         };
-        let (mut reasons, mut by_account) = (Vec::new(), BTreeMap::<AccountKey, Vec<_>>::new());
+        let (mut reasons, mut by_account) = (BTreeMap::new(), BTreeMap::<AccountKey, Vec<_>>::new());
         for (index, Order { order, .. }) in orders.iter().enumerate() {
             match order {
                 Ok(order) => by_account.entry(order.account).or_default().push((index, order)),
-                Err(invalid) => reasons.push((index, invalid.to_string())),
+                Err(invalid) => drop(reasons.insert(index, invalid.to_string())),
             }
         }
         let count = orders.len().saturating_sub(reasons.len());
@@ -333,10 +333,9 @@ impl Intake {
                 Err(Interrupted::Stopped) => return Taken::Stopped,
             }
         }
-        reasons.sort();
         let is_lone = orders.len() == 1;
-        let refused = reasons.into_iter().filter_map(|(index, reason)| {
-            let body = if is_lone { body.to_vec() } else { orders.get(index)?.body.clone() };
+        let refused = orders.into_iter().enumerate().filter_map(|(index, Order { body, .. })| {
+            let reason = reasons.remove(&index)?;
             Some(Refused { part: (!is_lone).then(|| index.saturating_add(1)), body, reason })
         });
         Taken::Completely(refused.collect())

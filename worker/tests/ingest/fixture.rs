@@ -1,4 +1,4 @@
-//! A worker that accepts orders from one ingest queue, and posts them, when a test tells it to.
+//! A worker for tests: each call receives once from an ingest queue, or posts what was accepted.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -67,7 +67,7 @@ async fn a_ring_for_an_ingest_queue_reaches_one_worker() {
     let workers = [cluster.worker().await, cluster.worker().await];
     let store = cluster.store.ports();
     let web = PeerNetwork::new(&store, &cluster.world, DoorbellSecret::new(Some(&cluster.secret))).unwrap();
-    // Now the workers are known.
+    // This ring makes the web process read the registry, so that it knows the workers.
     web.bell.ring(&queue(0));
     for worker in &workers {
         assert_eq!(worker.rung().await, BTreeSet::from([queue(0)]));

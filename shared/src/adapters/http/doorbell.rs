@@ -287,19 +287,18 @@ async fn ring_at(client: Arc<PeerClient>, bell: Weak<HttpDoorbell>, peer: Peer, 
 impl Doorbell for HttpDoorbell {
     fn ring(&self, queue: &QueueName) {
         self.local.ring(queue);
-        let now = self.world.uptime();
-        let mut peers: Vec<Peer> = {
+        let peers: Vec<Peer> = {
             let mut known = self.known.lock();
             known.rung.insert(queue.clone());
             match queue.ingest() {
-                Some(_) => known.running_listeners(now).cloned().collect(),
+                // One of them, at random.
+                Some(_) => {
+                    let running = known.running_listeners(self.world.uptime());
+                    running.min_by_key(|_| self.world.random()).cloned().into_iter().collect()
+                }
                 None => known.peers.iter().filter(|peer| peer.listens).cloned().collect(),
             }
         };
-        if queue.ingest().is_some() && !peers.is_empty() {
-            let chosen = usize::try_from(self.world.random()).unwrap_or_default();
-            peers = vec![peers.swap_remove(chosen.checked_rem(peers.len()).unwrap_or_default())];
-        }
         for peer in peers {
             self.send_queues.add(peer, Ring { queues: BTreeSet::from([queue.clone()]), ping: None });
         }

@@ -41,8 +41,8 @@ impl PingTimes {
         }
     }
 
-    /// Returns whether a process still runs, as far as known: its last ping arrived on time. Before the first ping of any process,
-    /// all count as running.
+    /// Returns whether a process still runs, as far as known: its last ping arrived on time. Returns true for every process until
+    /// the first ping of any of them.
     pub(super) fn is_running(&self, process: ProcessId, now: Duration) -> bool {
         if self.last_pings.values().all(Option::is_none) {
             return true;

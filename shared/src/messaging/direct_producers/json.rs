@@ -22,11 +22,7 @@ pub(super) fn read(text: &str) -> Result<Vec<Part>, String> {
     }
     let rows: Vec<&RawValue> =
         serde_json::from_str(text).map_err(|error| format!("is not a valid JSON array: {error}"))?;
-    let is_whole = rows.len() == 1 && rows.iter().all(|row| row.get().starts_with('{'));
-    let part = |row: &RawValue| {
-        let text = (!is_whole).then(|| row.get().to_owned());
-        Part { text, members: members_of(row.get()) }
-    };
+    let part = |row: &RawValue| Part { text: Some(row.get().to_owned()), members: members_of(row.get()) };
     Ok(rows.into_iter().map(part).collect())
 }
 

@@ -23,7 +23,7 @@ const MEMBER_CHARS_MAX: usize = 128;
 const OF_THE_TABLE_SERVICE: [&str; 3] = ["Timestamp", "ETag", "odata.etag"];
 
 /// Members of transactions in JSON answers. An order that had one of them would be answered with two members of this name.
-pub const ANSWERED: [&str; 12] = [
+const ANSWERED: [&str; 12] = [
     "message_id",
     "type",
     "status",
@@ -38,7 +38,7 @@ pub const ANSWERED: [&str; 12] = [
     "rejected_at",
 ];
 
-/// A known member.
+/// A member that decides about the transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Member {
     UserId,
@@ -76,7 +76,7 @@ impl Member {
 
 /// What to do with a member of a document.
 pub(super) enum Role {
-    /// A known member.
+    /// It decides about the transaction.
     Known(Member),
     /// Kept as an unknown member.
     Unknown,
@@ -167,13 +167,14 @@ impl Members {
     ///
     /// # Errors
     /// All violations.
-    pub(super) fn check(self, form: Form) -> Result<DirectOrder, Vec<Violation>> {
+    pub(super) fn check(mut self, form: Form) -> Result<DirectOrder, Vec<Violation>> {
         if self.is_incomplete {
             return Err(self.violations);
         }
         let is_row = [Member::PartitionKey, Member::RowKey].iter().any(|key| self.contains(*key));
         let details = Details::new(None, BTreeMap::new(), &self.unknown);
-        let mut check = Check { form, members: &self, violations: self.violations.clone() };
+        let violations = std::mem::take(&mut self.violations);
+        let mut check = Check { form, members: &self, violations };
         let keys = if is_row { check.keys_of_row() } else { check.keys() };
         let amount = check.required(Member::Amount, parse_amount);
         let currency = check.optional(Member::Currency, Currency::parse);

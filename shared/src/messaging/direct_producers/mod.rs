@@ -2,7 +2,7 @@
 //!
 //! - XML ([`xml`]): a document `UserAccountTransaction`, or an `ArrayOfUserAccountTransaction`;
 //! - JSON ([`json`]): an object, or an array of objects;
-//! - text ([`delimited`]): lines `userid|accountid|transactionid|amount`.
+//! - text ([`lines`]): lines `userid|accountid|transactionid|amount`.
 //!
 //! In XML and JSON, the members of an order ([`members`]) are those of the text form, or those of the table row of the classic
 //! design. The amount is in the account's currency, and negative for a withdrawal. White space around the body and a byte order
@@ -11,8 +11,8 @@
 //!
 //! This module only parses; [`crate::protocol::accept::Acceptor::admit`] accepts the orders.
 
-mod delimited;
 mod json;
+mod lines;
 mod members;
 mod xml;
 
@@ -33,7 +33,7 @@ pub const ORDERS_MAX: usize = 700;
 /// One order in a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Order {
-    /// A body that contains only this order: the body of the message, or the part of it that is the order.
+    /// A body that contains only this order: the body of the message if it is the only one in it, or the part of the body.
     pub body: Vec<u8>,
     /// The order, or its violations.
     pub order: Result<DirectOrder, DirectOrderError>,
@@ -170,7 +170,7 @@ pub fn parse(body: &[u8]) -> Option<Vec<Order>> {
         Ok(text) => match form {
             Form::Xml => xml::read(text),
             Form::Json => json::read(text),
-            Form::Delimited => Ok(delimited::read(text)),
+            Form::Delimited => Ok(lines::read(text)),
         },
     };
     let parts = parts.and_then(|parts| match parts.len() {
@@ -181,24 +181,24 @@ pub fn parse(body: &[u8]) -> Option<Vec<Order>> {
     let refused = |rule| Err(DirectOrderError { form, violations: vec![of_body(rule)] });
     let orders = match parts {
         Err(rule) => vec![Order { body: body.to_vec(), order: refused(rule) }],
-        Ok(parts) => parts.into_iter().map(|part| part.into_order(form, body)).collect(),
+        Ok(parts) => {
+            let is_only = parts.len() == 1;
+            let body_of = |text: Option<String>| text.filter(|_| !is_only).map(String::into_bytes);
+            let order = |Part { text, members }| Order {
+                body: body_of(text).unwrap_or_else(|| body.to_vec()),
+                order: members.check(form).map_err(|violations| DirectOrderError { form, violations }),
+            };
+            parts.into_iter().map(order).collect()
+        }
     };
     Some(orders)
 }
 
 /// One order before its members are checked.
 struct Part {
-    /// The text of the order; `None` if it is the whole body.
+    /// The text of the order; `None` if the form has no other text than the whole body.
     text: Option<String>,
     members: members::Members,
-}
-
-impl Part {
-    fn into_order(self, form: Form, body: &[u8]) -> Order {
-        let body = self.text.map_or_else(|| body.to_vec(), String::into_bytes);
-        let order = self.members.check(form).map_err(|violations| DirectOrderError { form, violations });
-        Order { body, order }
-    }
 }
 
 /// Decodes a body in base64; any other body stays unchanged. Each form has characters that base64 does not have.

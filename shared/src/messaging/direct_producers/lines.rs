@@ -5,12 +5,10 @@ use super::members::{Member, Members};
 
 const ORDER: [Member; 4] = [Member::UserId, Member::AccountId, Member::TransactionId, Member::Amount];
 
-/// Reads the lines of a text.
+/// Reads the orders of a text.
 pub(super) fn read(text: &str) -> Vec<Part> {
-    let lines: Vec<&str> = text.lines().map(str::trim_ascii).filter(|line| !line.is_empty()).collect();
-    let is_whole = lines.len() == 1;
-    let part = |line: &&str| Part { text: (!is_whole).then(|| (*line).to_owned()), members: split(line) };
-    lines.iter().map(part).collect()
+    let lines = text.lines().map(str::trim_ascii).filter(|line| !line.is_empty());
+    lines.map(|line| Part { text: Some(line.to_owned()), members: split(line) }).collect()
 }
 
 fn split(line: &str) -> Members {
