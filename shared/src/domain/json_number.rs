@@ -28,7 +28,8 @@ impl JsonNumber {
         let all = format!("{major}{minor}");
         let short = all.trim_end_matches('0');
         let zeros = length(&all).saturating_sub(length(short));
-        let exponent: i64 = exponent.parse().unwrap_or(i64::MAX);
+        let beyond = if exponent.starts_with('-') { i64::MIN } else { i64::MAX };
+        let exponent: i64 = exponent.parse().unwrap_or(beyond);
         let power = exponent.saturating_sub(length(minor)).saturating_add(zeros);
         let digits = short.trim_start_matches('0').to_owned();
         if digits.is_empty() {
@@ -42,36 +43,50 @@ impl JsonNumber {
         self.point() <= WHOLE_DIGITS_MAX
     }
 
-    /// Number of digits before the decimal point; zero or negative for numbers below 1.
-    fn point(&self) -> i64 {
+    /// Returns whether the number is above zero.
+    pub fn is_positive(&self) -> bool {
+        !self.is_negative && !self.digits.is_empty()
+    }
+
+    /// Number of digits before the decimal point; zero or negative for numbers below 1: the number of zeros after the point.
+    pub fn point(&self) -> i64 {
         length(&self.digits).saturating_add(self.power)
     }
 
     /// Writes the number as RFC 8785 (section 3.2.2.3) does, but whole numbers of up to [`WHOLE_DIGITS_MAX`] digits with all
     /// their digits, even if a double cannot represent them. The digits of any other number must be the shortest of its double.
     pub fn canonical(&self) -> String {
-        let Self { is_negative, digits, power } = self;
+        let point = self.point();
+        if point <= PLAIN_DIGITS_MAX && point > PLAIN_ZEROS_MAX.wrapping_neg() {
+            return self.plain();
+        }
+        let exponent = point.saturating_sub(1);
+        let (first, rest) = split(&self.digits, 1);
+        let mark = if rest.is_empty() { "" } else { "." };
+        let plus = if exponent < 0 { "" } else { "+" };
+        format!("{}{first}{mark}{rest}e{plus}{exponent}", self.sign())
+    }
+
+    /// Writes the number without an exponent, and without zeros at the ends. The text is as long as [`Self::point`] is far from zero.
+    pub fn plain(&self) -> String {
+        let Self { digits, power, .. } = self;
         if digits.is_empty() {
             return "0".to_owned();
         }
-        let sign = if *is_negative { "-" } else { "" };
+        let (sign, point) = (self.sign(), self.point());
         let zeros = |count: i64| "0".repeat(usize::try_from(count).unwrap_or_default());
-        let point = self.point();
-        if *power >= 0 && point <= PLAIN_DIGITS_MAX {
+        if *power >= 0 {
             return format!("{sign}{digits}{}", zeros(*power));
         }
-        if (1..=PLAIN_DIGITS_MAX).contains(&point) {
-            let (major, minor) = split(digits, point);
-            return format!("{sign}{major}.{minor}");
-        }
-        if point <= 0 && point > PLAIN_ZEROS_MAX.wrapping_neg() {
+        if point <= 0 {
             return format!("{sign}0.{}{digits}", zeros(point.saturating_neg()));
         }
-        let exponent = point.saturating_sub(1);
-        let (first, rest) = split(digits, 1);
-        let mark = if rest.is_empty() { "" } else { "." };
-        let plus = if exponent < 0 { "" } else { "+" };
-        format!("{sign}{first}{mark}{rest}e{plus}{exponent}")
+        let (major, minor) = split(digits, point);
+        format!("{sign}{major}.{minor}")
+    }
+
+    const fn sign(&self) -> &'static str {
+        if self.is_negative { "-" } else { "" }
     }
 }
 

@@ -3,10 +3,11 @@
 //! Toolkits write the same number in several forms: `100`, `100.0` and `1E+2`. Each is read as the decimal number that it
 //! names, without zeros at the ends, so that only a number with more decimals than the currency has is refused.
 
+use postonce_shared::domain::json_number::JsonNumber;
 use postonce_shared::domain::money::AmountError;
 
-/// Largest number of digits on either side of the point that is written out. No currency allows more.
-const DIGITS_MAX: i64 = 20;
+/// Largest number of digits before the point, and of zeros after it, that is written out. No currency allows more.
+const PLACES_MAX: i64 = 20;
 
 /// Returns the decimal number that the text of an `xs:double` names, as digits with a point if it has decimals.
 ///
@@ -18,64 +19,36 @@ pub fn decimal(text: &str) -> Result<String, AmountError> {
     if text.is_empty() {
         return Err(AmountError::Empty);
     }
-    let (is_negative, unsigned) = signed(text);
-    let (mantissa, exponent) = match unsigned.split_once(['e', 'E']) {
-        Some((mantissa, exponent)) => (mantissa, power(exponent)?),
-        None => (unsigned, 0),
-    };
-    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-    let digits = format!("{whole}{fraction}");
-    if digits.is_empty() || !are_digits(&digits) {
-        return Err(if mantissa.contains(',') { AmountError::Comma } else { AmountError::Malformed });
-    }
-    // The number is 0.DIGITS times ten to the power of `point`.
-    let significant = digits.trim_start_matches('0');
-    let zeros = i64::try_from(digits.len().saturating_sub(significant.len())).unwrap_or(i64::MAX);
-    let point = i64::try_from(whole.len()).unwrap_or(i64::MAX).saturating_sub(zeros).saturating_add(exponent);
-    let significant = significant.trim_end_matches('0');
-    if significant.is_empty() || is_negative {
+    check_form(text)?;
+    // JSON has no plus sign.
+    let number = JsonNumber::read(text.strip_prefix('+').unwrap_or(text));
+    if !number.is_positive() {
         return Err(AmountError::Zero);
     }
-    if point > DIGITS_MAX {
-        return Err(AmountError::TooLarge);
-    }
-    Ok(written_out(significant, point.max(DIGITS_MAX.saturating_neg())))
-}
-
-/// Returns whether a number has a minus sign, and its text without a sign.
-fn signed(text: &str) -> (bool, &str) {
-    match text.strip_prefix('-') {
-        Some(rest) => (true, rest),
-        None => (false, text.strip_prefix('+').unwrap_or(text)),
+    match number.point() {
+        point if point > PLACES_MAX => Err(AmountError::TooLarge),
+        // Like the number itself, it has more decimals than any currency.
+        point if point < PLACES_MAX.saturating_neg() => Ok(format!("0.{}1", "0".repeat(20))),
+        _ => Ok(number.plain()),
     }
 }
 
-/// Reads a power of ten. A power that 64 bits cannot hold becomes the largest that they hold: either is beyond every amount.
-fn power(text: &str) -> Result<i64, AmountError> {
-    let (is_negative, digits) = signed(text);
-    if digits.is_empty() || !are_digits(digits) {
-        return Err(AmountError::Malformed);
-    }
-    let power: i64 = digits.parse().unwrap_or(i64::MAX);
-    Ok(if is_negative { power.saturating_neg() } else { power })
-}
-
-fn are_digits(text: &str) -> bool {
-    text.bytes().all(|byte| byte.is_ascii_digit())
-}
-
-/// Writes 0.DIGITS times ten to the power of `point`, with at least one digit before the point.
-fn written_out(digits: &str, point: i64) -> String {
-    let Ok(before) = usize::try_from(point) else {
-        let zeros = usize::try_from(point.saturating_neg()).unwrap_or_default();
-        return format!("0.{}{digits}", "0".repeat(zeros));
+/// Checks that a text is a number in the form of an `xs:double`: digits, with a point and with a power of ten if need be.
+fn check_form(text: &str) -> Result<(), AmountError> {
+    let (mantissa, power) = match unsigned(text).split_once(['e', 'E']) {
+        Some((mantissa, power)) => (mantissa, unsigned(power)),
+        None => (unsigned(text), "0"),
     };
-    match digits.split_at_checked(before) {
-        Some(("", decimals)) => format!("0.{decimals}"),
-        Some((whole, "")) => whole.to_owned(),
-        Some((whole, decimals)) => format!("{whole}.{decimals}"),
-        None => format!("{digits:0<before$}"),
+    let are_digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    match (are_digits(power), are_digits(&mantissa.replacen('.', "", 1))) {
+        (true, true) => Ok(()),
+        (true, false) if mantissa.contains(',') => Err(AmountError::Comma),
+        (true | false, true | false) => Err(AmountError::Malformed),
     }
+}
+
+fn unsigned(text: &str) -> &str {
+    text.strip_prefix(['-', '+']).unwrap_or(text)
 }
 
 #[cfg(test)]
